@@ -1,0 +1,167 @@
+//! What can go wrong in the data plane: on which thing, why, and what to do next.
+//!
+//! Code decides by [`Error::verdict`], never by the text.
+
+use std::io;
+
+/// The result of everything in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure, with the thing it happened to, its cause and the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused an operation on a named thing.
+    #[error("cannot {action} `{thing}`: {source}{}", hint_line(hint))]
+    Io {
+        /// What was tried, as a verb: "open", "write 1 MiB at offset 4096 to".
+        action: String,
+        /// The file, directory or device.
+        thing: String,
+        /// The cause.
+        source: io::Error,
+        /// The next step; empty when there is nothing more to say.
+        hint: String,
+    },
+    /// The request itself cannot be carried out: a wrong flag, URL, size or combination.
+    #[error("{thing}: {why}{}", hint_line(hint))]
+    Usage {
+        /// The flag or value.
+        thing: String,
+        /// Why it cannot be.
+        why: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// The request is well formed, but the state of the world forbids it.
+    #[error("{thing}: {why}{}", hint_line(hint))]
+    Refused {
+        /// The database, file or device.
+        thing: String,
+        /// What stands against it.
+        why: String,
+        /// The next step.
+        hint: String,
+    },
+    /// Media do not hold what was written to them.
+    #[error("`{device}` is damaged at byte {offset}: {what}{}", hint_line(hint))]
+    Damaged {
+        /// The family's device.
+        device: String,
+        /// Where in the family, in bytes from its start.
+        offset: u64,
+        /// What was found there.
+        what: String,
+        /// The next step.
+        hint: String,
+    },
+    /// The user or a signal asked to stop.
+    #[error("cancelled by {by}; nothing usable was left behind")]
+    Cancelled {
+        /// "SIGINT", "SIGTERM".
+        by: &'static str,
+    },
+    /// Another thread failed first; its error is the one to show.
+    #[error("stopped because another part of the job failed")]
+    Halted,
+}
+
+/// What a caller does about an error; also its exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The job failed, nothing usable was left behind: exit 1.
+    Failed,
+    /// The command was wrong: exit 2.
+    Usage,
+    /// Media are damaged: exit 3.
+    Damaged,
+    /// Stopped by SIGINT: exit 130.
+    Interrupted,
+    /// Stopped by SIGTERM: exit 143.
+    Terminated,
+}
+
+impl Verdict {
+    /// The exit code of the program.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Verdict::Failed => 1,
+            Verdict::Usage => 2,
+            Verdict::Damaged => 3,
+            Verdict::Interrupted => 130,
+            Verdict::Terminated => 143,
+        }
+    }
+}
+
+impl Error {
+    /// An operating-system error on `thing`, with the hint that its number suggests.
+    pub fn io(action: impl Into<String>, thing: impl Into<String>, source: io::Error) -> Self {
+        let hint = hint_for(&source).to_owned();
+        Error::Io { action: action.into(), thing: thing.into(), source, hint }
+    }
+
+    /// A wrong flag, URL or size.
+    pub fn usage(thing: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { thing: thing.into(), why: why.into(), hint: hint.into() }
+    }
+
+    /// A state of the world that forbids the job.
+    pub fn refused(thing: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Refused { thing: thing.into(), why: why.into(), hint: hint.into() }
+    }
+
+    /// Damage on media, with the usual next step.
+    pub fn damaged(device: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
+        Error::Damaged {
+            device: device.into(),
+            offset,
+            what: what.into(),
+            hint: "this backup set cannot be restored as it is; use another set or another copy of this family".into(),
+        }
+    }
+
+    /// What a caller does about it.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Error::Usage { .. } => Verdict::Usage,
+            Error::Damaged { .. } => Verdict::Damaged,
+            Error::Cancelled { by: "SIGTERM" } => Verdict::Terminated,
+            Error::Cancelled { .. } => Verdict::Interrupted,
+            Error::Io { .. } | Error::Refused { .. } | Error::Halted => Verdict::Failed,
+        }
+    }
+}
+
+fn hint_line(hint: &str) -> String {
+    if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") }
+}
+
+/// The next step for the usual causes.
+fn hint_for(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "check the path; a missing directory may be a disk that is not mounted",
+        io::ErrorKind::PermissionDenied => "run as a user that may do this, or change the permissions",
+        io::ErrorKind::StorageFull => "free space there, add a device with --to, or choose a stronger --compression",
+        io::ErrorKind::QuotaExceeded => "the quota of this user or directory is used up",
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only",
+        io::ErrorKind::AlreadyExists => "nothing is overwritten without --init",
+        _ => match source.raw_os_error() {
+            Some(5) => "the device reports a hardware error; look at the kernel log (dmesg)",
+            Some(24) => "too many open files: raise `ulimit -n` or lower --stripes",
+            _ => "",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_thing_the_cause_and_the_next_step() {
+        let error = Error::io("write to", "/mnt/a/x.bore", io::Error::from_raw_os_error(28));
+        let text = error.to_string();
+        assert!(text.contains("/mnt/a/x.bore") && text.contains("No space left") && text.contains("hint: free space"));
+        assert_eq!(error.verdict().exit_code(), 1);
+    }
+}

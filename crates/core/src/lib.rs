@@ -1,0 +1,28 @@
+//! The data plane of fullbore: bytes only. It knows no SQL, no catalog and no terminal.
+//!
+//! The modules stand in the order in which the data passes them: a [`source`] fills buffers of the
+//! [`pool`], workers [`checksum`], compress ([`codec`]) and encrypt ([`cipher`]) them into blocks of the
+//! [`media`] format, and each stripe hands its blocks to one [`sink`]. [`pipeline`] joins them for a backup,
+//! [`unpack`] for a restore or a verification, which get their bytes from a [`supply`].
+
+pub mod error;
+pub mod halt;
+
+pub mod source;
+pub mod pool;
+pub mod checksum;
+pub mod codec;
+pub mod cipher;
+pub mod media;
+pub mod sink;
+pub mod supply;
+pub mod io;
+pub mod meter;
+pub mod plan;
+pub mod pipeline;
+pub mod unpack;
+
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+
+pub use error::{Error, Result};

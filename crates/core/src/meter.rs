@@ -1,0 +1,1 @@
+//! meter (to come).

@@ -1,0 +1,172 @@
+//! The buffer pool: all data memory of a job, taken at the start and never again.
+//!
+//! Waiting for a free buffer is the only back-pressure in the pipeline.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::io::Memory;
+
+/// `count` buffers of `size` bytes each, aligned to 4096 bytes.
+pub struct Pool {
+    free: Mutex<Free>,
+    returned: Condvar,
+    size: usize,
+    count: usize,
+}
+
+struct Free {
+    buffers: Vec<Memory>,
+    closed: bool,
+}
+
+impl Pool {
+    /// Allocates `count × size` bytes now.
+    pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
+        let buffers = (0..count).map(|_| Memory::new(size)).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(Self { free: Mutex::new(Free { buffers, closed: false }), returned: Condvar::new(), size, count }))
+    }
+
+    /// Bytes in each buffer.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Buffers in all, free or not.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Waits for a free buffer; [`Error::Halted`] once the pool is closed.
+    pub fn take(self: &Arc<Self>) -> Result<Buffer> {
+        let mut free = self.lock();
+        loop {
+            if free.closed {
+                return Err(Error::Halted);
+            }
+            if let Some(memory) = free.buffers.pop() {
+                return Ok(Buffer { memory: Some(memory), home: Arc::clone(self) });
+            }
+            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A free buffer, if there is one now.
+    pub fn try_take(self: &Arc<Self>) -> Option<Buffer> {
+        let mut free = self.lock();
+        if free.closed {
+            return None;
+        }
+        let memory = free.buffers.pop()?;
+        Some(Buffer { memory: Some(memory), home: Arc::clone(self) })
+    }
+
+    /// Wakes everyone who waits: the job ends.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.returned.notify_all();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One buffer of a pool; it goes home when dropped, on every path.
+pub struct Buffer {
+    memory: Option<Memory>,
+    home: Arc<Pool>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.home.lock().buffers.push(memory);
+            self.home.returned.notify_one();
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.memory.as_deref_mut().unwrap_or_default()
+    }
+}
+
+/// A range of a buffer that several owners may read; the buffer goes home with the last of them.
+#[derive(Clone)]
+pub struct Piece {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl Piece {
+    /// The bytes `range` of `buffer`.
+    pub fn new(buffer: Buffer, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= buffer.len(), "a piece lies inside its buffer");
+        Self { buffer: Arc::new(buffer), range }
+    }
+
+    /// A part of this piece, relative to its start.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.range.len(), "a slice lies inside its piece");
+        let start = self.range.start + range.start;
+        Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
+    }
+
+    /// The whole buffer again, when no other piece of it is left.
+    pub fn into_buffer(self) -> Option<Buffer> {
+        Arc::into_inner(self.buffer)
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_buffer_comes_home() {
+        let pool = Pool::new(1, 4096).unwrap();
+        let first = pool.take().unwrap();
+        assert!(pool.try_take().is_none());
+        drop(first);
+        assert!(pool.try_take().is_some());
+    }
+
+    #[test]
+    fn a_shared_buffer_comes_home_with_its_last_piece() {
+        let pool = Pool::new(1, 4096).unwrap();
+        let piece = Piece::new(pool.take().unwrap(), 0..100);
+        let part = piece.slice(10..20);
+        drop(piece);
+        assert!(pool.try_take().is_none());
+        assert_eq!(part.len(), 10);
+        drop(part);
+        assert!(pool.try_take().is_some());
+    }
+
+    #[test]
+    fn closing_the_pool_wakes_who_waits() {
+        let pool = Pool::new(0, 4096).unwrap();
+        let waiter = { let pool = Arc::clone(&pool); std::thread::spawn(move || pool.take().is_err()) };
+        pool.close();
+        assert!(waiter.join().unwrap());
+    }
+}

@@ -1,0 +1,1 @@
+//! unpack (to come).

@@ -1,0 +1,1 @@
+//! The databases that fullbore knows, one folder each.

@@ -1,0 +1,3 @@
+//! fullbore: one binary.
+
+fn main() {}
