@@ -1,0 +1,142 @@
+//! One core's speed of every codec, checksum and cipher on the bytes of a file, in independent blocks.
+//!
+//! `cargo run --release -p fullbore-core --example codec_speed [--features isal] -- FILE [BLOCK_BYTES] [COMPRESSION...]`
+//!
+//! With `memory` as the only argument: what contexts really take, against what `codec::memory` says.
+
+use std::io::Write;
+use std::time::Instant;
+
+use fullbore_core::checksum::{FamilyDigest, UnitHasher, crc32c, is_zero, unit_hash};
+use fullbore_core::codec::{CodecId, Compression, Decoder, Encoder, memory};
+
+/// Each figure is the best of this many passes.
+const PASSES: usize = 3;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let show = &mut std::io::stdout();
+    let Some(file) = arguments.first() else { return Err("name a file, or write `memory`".into()) };
+    if file == "memory" {
+        return measure_memory(show);
+    }
+    let bytes = std::fs::read(file)?;
+    let block: usize = arguments.get(1).map_or(Ok(1 << 20), |text| text.parse())?;
+    let mut compressions: Vec<Compression> =
+        arguments.iter().skip(2).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    if compressions.is_empty() {
+        let all = "none lz4 zstd:-3 zstd:-2 zstd:-1 zstd:1 zstd:3 zstd:6 gzip:1 gzip:2 gzip:3 gzip:4 gzip:6";
+        compressions = all.split(' ').map(|text| text.parse()).collect::<Result<_, _>>()?;
+    }
+    writeln!(show, "| codec | MB/s in | MB/s out | ratio | memory KiB |\n|---|---|---|---|---|")?;
+    for compression in compressions {
+        measure_codec(show, compression, &bytes, block)?;
+    }
+    measure_checksums(show, &bytes, block)
+}
+
+/// MB/s (10^6) of `pass` over `bytes` bytes.
+fn speed(bytes: usize, mut pass: impl FnMut()) -> f64 {
+    let times = (0..PASSES).map(|_| {
+        let start = Instant::now();
+        pass();
+        start.elapsed().as_secs_f64()
+    });
+    bytes as f64 / times.fold(f64::INFINITY, f64::min) / 1e6
+}
+
+fn measure_codec(
+    show: &mut impl Write,
+    compression: Compression,
+    bytes: &[u8],
+    block: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut encoder = Encoder::new(compression)?;
+    let mut decoder = Decoder::new()?;
+    let mut out = vec![0; block];
+    let mut packed: Vec<(CodecId, Vec<u8>)> = Vec::new();
+    for plain in bytes.chunks(block) {
+        packed.push(match encoder.encode(plain, &mut out)? {
+            Some(length) => (encoder.id(), out[..length].to_vec()),
+            None => (CodecId::None, plain.to_vec()),
+        });
+    }
+    let stored: usize = packed.iter().map(|(_, stored)| stored.len()).sum();
+    let pack = speed(bytes.len(), || {
+        for plain in bytes.chunks(block) {
+            std::hint::black_box(encoder.encode(plain, &mut out).is_ok());
+        }
+    });
+    let unpack = speed(bytes.len(), || {
+        for ((codec, stored), plain) in packed.iter().zip(bytes.chunks(block)) {
+            let out = &mut out[..plain.len()];
+            assert!(decoder.decode(*codec, stored, out).is_ok());
+            std::hint::black_box(out);
+        }
+    });
+    let ratio = bytes.len() as f64 / stored as f64;
+    let kib = memory(compression, block) >> 10;
+    Ok(writeln!(show, "| {compression} | {pack:.0} | {unpack:.0} | {ratio:.2} | {kib} |")?)
+}
+
+/// Makes the compiler believe that the result is used.
+fn keep<T>(result: T) {
+    let _ = std::hint::black_box(result);
+}
+
+fn measure_checksums(show: &mut impl Write, bytes: &[u8], block: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let hasher = UnitHasher::new(77);
+    let zeros = vec![0; bytes.len()];
+    let mut line = |name: &str, data: &[u8], piece: usize, each: &mut dyn FnMut(&[u8])| {
+        let found = speed(data.len(), || data.chunks(piece).for_each(&mut *each));
+        writeln!(show, "{name}: {found:.0} MB/s")
+    };
+    line("crc32c", bytes, block, &mut |data| keep(crc32c(data)))?;
+    line("unit_hash, 4 KiB", bytes, 4096, &mut |data| keep(unit_hash(77, data)))?;
+    line("UnitHasher, 4 KiB", bytes, 4096, &mut |data| keep(hasher.hash(data)))?;
+    line("UnitHasher, block", bytes, block, &mut |data| keep(hasher.hash(data)))?;
+    line("is_zero on zeros", &zeros, block, &mut |data| keep(is_zero(data)))?;
+    line("blake3", bytes, block, &mut |data| {
+        let mut digest = FamilyDigest::new();
+        digest.update(data);
+        keep(digest.finish());
+    })?;
+    Ok(())
+}
+
+/// Resident KiB of this process.
+fn resident_kib() -> Result<usize, Box<dyn std::error::Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+}
+
+fn measure_memory(show: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
+    const CONTEXTS: usize = 16;
+    let size = 1 << 20;
+    let mut random = fastrand::Rng::with_seed(1);
+    let plain: Vec<u8> = (0..size).map(|_| random.u8(b'a'..b'm')).collect();
+    let mut out = vec![1; size];
+    writeln!(show, "| codec | measured KiB per encoder + decoder | memory() KiB |\n|---|---|---|")?;
+    let levels = (1..=12).map(|level| format!("gzip:{level}"));
+    let zstd = [-1, 1, 3, 6, 9, 12, 15, 19].map(|level| format!("zstd:{level}"));
+    for text in levels.chain(zstd).chain(["lz4".to_owned()]) {
+        let compression: Compression = text.parse()?;
+        let mut kept = Vec::with_capacity(CONTEXTS);
+        let mut warm = Encoder::new(compression)?;
+        let stored = warm.encode(&plain, &mut out)?.map(|length| out[..length].to_vec());
+        let before = resident_kib()?;
+        for _ in 0..CONTEXTS {
+            let (mut encoder, mut decoder) = (Encoder::new(compression)?, Decoder::new()?);
+            encoder.encode(&plain, &mut out)?;
+            if let Some(stored) = &stored {
+                decoder.decode(compression.codec(), stored, &mut out)?;
+            }
+            kept.push((encoder, decoder));
+        }
+        let measured = (resident_kib()? - before) / CONTEXTS;
+        writeln!(show, "| {compression} | {measured} | {} |", memory(compression, size) >> 10)?;
+        drop(kept);
+    }
+    Ok(())
+}
