@@ -5,6 +5,7 @@
 //! [`media`] format, and each stripe hands its blocks to one [`sink`]. [`pipeline`] joins them for a backup,
 //! [`unpack`] for a restore or a verification, which get their bytes from a [`supply`].
 
+pub mod device;
 pub mod error;
 pub mod halt;
 

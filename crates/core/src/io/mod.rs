@@ -1,5 +1,73 @@
-//! The only module with `unsafe`: aligned memory and io_uring.
+//! The only module with `unsafe`: aligned memory and io_uring; and with them everything that touches a file
+//! descriptor: opening files for direct I/O, queues of reads and writes, durable names in a directory.
 
+mod directory;
+mod file;
+mod latency;
 mod memory;
+mod operation;
+mod queue;
+mod ring;
 
-pub use memory::Memory;
+use crate::error::{Error, Result};
+
+pub use directory::{free_space, rename_noreplace, sync_directory};
+pub use file::OpenedFile;
+pub use latency::Latency;
+pub use memory::{ALIGNMENT, Memory};
+pub use operation::{Completion, Payload};
+pub use queue::{Queue, Statistics};
+
+/// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
+/// machines where the probe is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Direct I/O and io_uring where the probes allow them.
+    #[default]
+    Auto,
+    /// io_uring or an error; direct I/O where the file system allows it.
+    Uring,
+    /// One `pread` or `pwrite` at a time; direct I/O where the file system allows it.
+    Blocking,
+    /// Through the page cache; io_uring where the kernel allows it.
+    Buffered,
+}
+
+impl Mode {
+    /// What `FULLBORE_IO` says (`blocking`, `uring`, `buffered`); [`Mode::Auto`] when it is not set.
+    ///
+    /// # Errors
+    /// A usage error for any other value.
+    pub fn from_environment() -> Result<Self> {
+        match std::env::var_os("FULLBORE_IO") {
+            None => Ok(Mode::Auto),
+            Some(value) => Self::parse(&value.to_string_lossy()),
+        }
+    }
+
+    fn parse(value: &str) -> Result<Self> {
+        match value {
+            "" | "auto" => Ok(Mode::Auto),
+            "uring" => Ok(Mode::Uring),
+            "blocking" => Ok(Mode::Blocking),
+            "buffered" => Ok(Mode::Buffered),
+            _ => Err(Error::usage(
+                format!("FULLBORE_IO={value}"),
+                "unknown mode",
+                "use auto, uring, blocking or buffered",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_mode_is_a_usage_error_that_names_the_known_ones() {
+        assert_eq!(Mode::parse("blocking").unwrap(), Mode::Blocking);
+        let error = Mode::parse("fast").unwrap_err().to_string();
+        assert!(error.contains("fast") && error.contains("uring"), "{error}");
+    }
+}

@@ -1,0 +1,287 @@
+//! What a user writes after `--to` and `--from`: the name of a media family's device.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, nul: or - (a pipe); write ./NAME for a file whose name has a colon";
+
+/// A device, as written and as understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    text: String,
+    place: Place,
+}
+
+/// Where a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// One file.
+    File(PathBuf),
+    /// A directory, in which names are made from `--name-template` or found.
+    Directory(PathBuf),
+    /// `nul:`: everything is taken and forgotten.
+    Null,
+    /// `-`: standard output or input.
+    Pipe,
+}
+
+/// What makes two devices the same one. Equal only if a write to the one would be seen in the other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Identity {
+    /// The path without symbolic links, `.` and `..`.
+    Path(PathBuf),
+    /// The only pipe a process has.
+    Pipe,
+}
+
+impl Device {
+    /// Understands what a user wrote.
+    ///
+    /// # Errors
+    /// A usage error that names the known forms, for an empty text, an unknown scheme or a malformed URL.
+    pub fn parse(text: &str) -> Result<Self> {
+        let place = match text {
+            "" => return Err(refuse(text, "the name of a device is empty")),
+            "-" => Place::Pipe,
+            _ => match scheme(text) {
+                None => place_of(PathBuf::from(text)),
+                Some("nul") if text.len() == "nul:".len() => Place::Null,
+                Some("nul") => return Err(refuse(text, "nul: has no path")),
+                Some("file") => place_of(path_of_url(text)?),
+                Some("s3") => {
+                    return Err(refuse(text, "s3:// comes with the object-store engine, not in this version"));
+                }
+                Some(_) => return Err(refuse(text, "unknown scheme")),
+            },
+        };
+        if let Place::File(path) | Place::Directory(path) = &place
+            && path.as_os_str().as_bytes().contains(&0)
+        {
+            return Err(refuse(text, "a path cannot contain a zero byte"));
+        }
+        Ok(Self { text: text.to_owned(), place })
+    }
+
+    /// The file `name` in this device, if it is a directory; `None` otherwise.
+    pub fn join(&self, name: &str) -> Option<Self> {
+        let Place::Directory(directory) = &self.place else { return None };
+        let path = directory.join(name);
+        Some(Self { text: path.display().to_string(), place: Place::File(path) })
+    }
+
+    /// The device that is the file at `path`.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { text: path.display().to_string(), place: Place::File(path) }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What makes it different from other devices: two equal identities would write to one another. `None` for
+    /// `nul:`, which may be given any number of times. The device need not exist.
+    pub fn identity(&self) -> Option<Identity> {
+        match &self.place {
+            Place::File(path) | Place::Directory(path) => Some(Identity::Path(canonical(path))),
+            Place::Null => None,
+            Place::Pipe => Some(Identity::Pipe),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+/// What the user wrote.
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+fn refuse(text: &str, why: &str) -> Error {
+    Error::usage(format!("device `{text}`"), why, KNOWN)
+}
+
+/// The scheme in lower case, if there is one. Before `://` it is whatever stands there; before a lone colon only a word
+/// that is a scheme of this program or of SQL Server, for `app-10:30.bore` is a good name for a file.
+fn scheme(text: &str) -> Option<&'static str> {
+    const WORDS: [&str; 13] = [
+        "nul", "file", "s3", "null", "stdin", "stdout", "sqlite", "dir", "mysql", "mariadb", "postgres", "disk", "url",
+    ];
+    let (before, after) = text.split_once(':')?;
+    let known = WORDS.iter().find(|word| before.eq_ignore_ascii_case(word)).copied();
+    let well_formed = before.starts_with(|first: char| first.is_ascii_alphabetic())
+        && before.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
+    match known {
+        None if well_formed && after.starts_with("//") => Some("unknown"),
+        known => known,
+    }
+}
+
+/// The path in `file:///path` or `file:/path` (RFC 8089), percent-decoded.
+fn path_of_url(text: &str) -> Result<PathBuf> {
+    let rest = &text["file:".len()..];
+    let path = match rest.strip_prefix("//") {
+        Some(with_host) => {
+            let slash = with_host.find('/').unwrap_or(with_host.len());
+            let (host, path) = with_host.split_at(slash);
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err(refuse(
+                    text,
+                    &format!("`{host}` stands where a file URL names a host; write three slashes"),
+                ));
+            }
+            path
+        }
+        None => rest,
+    };
+    if !path.starts_with('/') {
+        return Err(refuse(text, "the path of a file URL begins with `/`"));
+    }
+    if path.contains(['?', '#']) {
+        return Err(refuse(text, "`?` and `#` in a file URL are written %3F and %23"));
+    }
+    let bytes =
+        percent_decoded(path).ok_or_else(|| refuse(text, "`%` in a URL is followed by two hexadecimal digits"))?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => hexadecimal(rest.next()?)? << 4 | hexadecimal(rest.next()?)?,
+            byte => byte,
+        });
+    }
+    Some(bytes)
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+/// A path that can only mean a directory is one, whether it exists or not.
+fn place_of(path: PathBuf) -> Place {
+    let bytes = path.as_os_str().as_bytes();
+    let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if matches!(last, b"" | b"." | b"..") { Place::Directory(path) } else { Place::File(path) }
+}
+
+/// The path without links, as far as it exists; the rest by its words.
+fn canonical(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut resolved = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            // The parent of what is resolved by now: no link is left that `..` could mean something else behind.
+            Component::ParentDir => drop(resolved.pop()),
+            other => resolved.push::<&OsStr>(other.as_ref()),
+        }
+        if let Ok(real) = resolved.canonicalize() {
+            resolved = real;
+        }
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn place(text: &str) -> Place {
+        Device::parse(text).unwrap().place
+    }
+
+    #[test]
+    fn every_form_of_the_manual_is_understood() {
+        assert_eq!(place("/mnt/a/x.bore"), Place::File("/mnt/a/x.bore".into()));
+        assert_eq!(place("x.bore"), Place::File("x.bore".into()));
+        assert_eq!(place("app-2026-11-21T10:30.bore"), Place::File("app-2026-11-21T10:30.bore".into()));
+        assert_eq!(place("./s3:x"), Place::File("./s3:x".into()));
+        assert_eq!(place("file:///mnt/a%20b/%C3%A9.bore"), Place::File("/mnt/a b/é.bore".into()));
+        assert_eq!(place("FILE://localhost/x"), Place::File("/x".into()));
+        assert_eq!(place("file:///mnt/a/"), Place::Directory("/mnt/a/".into()));
+        for directory in ["/mnt/a/", "a/", ".", "..", "a/..", "/"] {
+            assert_eq!(place(directory), Place::Directory(directory.into()));
+        }
+        assert_eq!(place("nul:"), Place::Null);
+        assert_eq!(place("NUL:"), Place::Null);
+        assert_eq!(place("-"), Place::Pipe);
+    }
+
+    #[test]
+    fn a_wrong_device_is_a_usage_error_that_names_the_known_forms() {
+        let wrong = [
+            "",
+            "foo://x",
+            "s3://bucket/key",
+            "nul:x",
+            "null:",
+            "sqlite:/x",
+            "file://host/x",
+            "file:x",
+            "file:",
+            "file://",
+            "file:///a%zz",
+            "file:///a%2",
+            "file:///a%00",
+            "file:///a?b",
+            "a\0b",
+            "http://a/b",
+            "S3:x",
+        ];
+        for text in wrong {
+            let error = Device::parse(text).unwrap_err();
+            assert_eq!(error.verdict().exit_code(), 2, "{text}");
+            let message = error.to_string();
+            assert!(message.contains("nul:") && message.contains("file:///path"), "{message}");
+        }
+        assert!(Device::parse("s3://bucket/key").unwrap_err().to_string().contains("object-store engine"));
+        assert!(Device::parse("foo://x").unwrap_err().to_string().contains("foo"));
+    }
+
+    #[test]
+    fn a_device_is_shown_as_it_was_written() {
+        for text in ["file:///mnt/a%20b", "NUL:", "-", "./a/../b"] {
+            assert_eq!(Device::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Device::parse("/a/").unwrap().join("b").unwrap().to_string(), "/a/b");
+    }
+
+    #[test]
+    fn the_same_file_by_two_names_has_one_identity() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("link")).unwrap();
+        std::fs::write(root.join("real/file"), "").unwrap();
+        symlink("real/file", root.join("alias")).unwrap();
+        let identity = |name: &str| Device::file(root.join(name)).identity().unwrap();
+        assert_eq!(identity("real/new"), identity("link/new"));
+        assert_eq!(identity("real/new"), identity("link/./gone/../new"));
+        assert_eq!(identity("real/file"), identity("alias"));
+        assert_eq!(identity("new"), identity("link/../new"), "`..` after a link is the target's parent");
+        assert_ne!(identity("real/new"), identity("new"));
+        let url = Device::parse(&format!("file://{}/real/new", root.display())).unwrap();
+        assert_eq!(url.identity().unwrap(), identity("real/new"));
+        assert_eq!(Device::parse("nul:").unwrap().identity(), None);
+        assert_eq!(Device::parse("-").unwrap().identity(), Some(Identity::Pipe));
+    }
+}

@@ -1,0 +1,90 @@
+//! What is done to a directory: names that appear durably and never replace another, and the room that is left.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// Renames `from` to `to`, in the same file system, unless `to` exists. Not durable before [`sync_directory`].
+///
+/// Where the file system has no such rename (NFS, some FUSE), a hard link takes its place: it refuses an existing
+/// name just as atomically, but a kill between link and unlink leaves both names on the one file. Where there are
+/// no hard links either (FAT), the name is looked up first, which another process could undercut.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] when `to` exists, and whatever the file system says.
+pub fn rename_noreplace(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_and_unlink(from, to),
+        other => other.map_err(io::Error::from),
+    }
+}
+
+fn link_and_unlink(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK) => look_and_rename(from, to),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn look_and_rename(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(to) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the names in `directory` durable.
+pub fn sync_directory(directory: &Path) -> Result<()> {
+    let synced = File::open(directory).and_then(|opened| opened.sync_all());
+    match synced {
+        // Some network file systems cannot sync a directory; their renames are durable when they return.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        other => other.map_err(|error| Error::io("sync directory", directory.display().to_string(), error)),
+    }
+}
+
+/// Bytes that this user may still write to the file system that holds `path`.
+pub fn free_space(path: &Path) -> Result<u64> {
+    let stat = statvfs(path)
+        .map_err(|error| Error::io("ask for the free space of", path.display().to_string(), error.into()))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    type Rename = fn(&Path, &Path) -> io::Result<()>;
+
+    #[test]
+    fn every_way_to_rename_moves_to_a_free_name_and_refuses_a_taken_one() {
+        for rename in [rename_noreplace as Rename, link_and_unlink, look_and_rename] {
+            let directory = tempfile::tempdir().unwrap();
+            let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+            fs::write(&a, "a").unwrap();
+            fs::write(&c, "c").unwrap();
+            rename(&a, &b).unwrap();
+            assert!(!a.exists());
+            assert_eq!(fs::read(&b).unwrap(), b"a");
+            assert_eq!(rename(&b, &c).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&c).unwrap(), b"c");
+            assert!(b.exists());
+            sync_directory(directory.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn free_space_is_known_for_a_directory_and_an_error_for_a_missing_one() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(free_space(directory.path()).unwrap() > 0);
+        assert!(free_space(&directory.path().join("missing")).unwrap_err().to_string().contains("missing"));
+    }
+}
