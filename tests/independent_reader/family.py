@@ -16,13 +16,13 @@ import lz4.block
 import xxhash
 import zstandard
 
-import encryption
+from encryption import TAG_LENGTH, WRAPPED_KEY_LENGTH
 
 FULL, DIFFERENTIAL, LOG = 1, 2, 3
 DATA, MAP, INDEX, MANIFEST, TRAILER = 1, 2, 3, 4, 5
 DATA_RUN, ZERO_RUN, MAPPED_RUN = 0, 1, 2
 MANIFEST_LIMIT = 64 << 20  # The document has no limit; a reader needs one.
-FOOTER_LENGTH, BLOCK_HEADER_LENGTH, TAG_LENGTH = 4096, 64, 16
+FOOTER_LENGTH, BLOCK_HEADER_LENGTH = 4096, 64
 
 
 class Damage(Exception):
@@ -134,6 +134,10 @@ def is_power_of_two(number, low, high):
     return low <= number <= high and number & (number - 1) == 0
 
 
+def is_zero(raw):
+    return raw.count(0) == len(raw)
+
+
 def is_padded_ascii(field):
     text = field.rstrip(b"\0")
     return text.isascii() and b"\0" not in text
@@ -172,7 +176,7 @@ class Family:
             self.length = self.file.seek(0, os.SEEK_END)
         except OSError as error:
             raise Damage(path, 0, f"cannot be read: {error.strerror}") from None
-        self.key = None
+        self.keys = None
         self.read_header()
         self.read_footer()
 
@@ -211,19 +215,19 @@ class Family:
         check(64 << 10 <= head.transfer_size <= 64 << 20 and head.transfer_size % (64 << 10) == 0, "transfer_size")
         check(head.codec <= 3, f"codec {head.codec}")
         check(is_padded_ascii(head.engine) and is_padded_ascii(head.tool_version), "engine or tool_version")
-        check(any(head.base_backup_set_id) == (head.kind == DIFFERENTIAL), "base_backup_set_id")
+        check(is_zero(head.base_backup_set_id) != (head.kind == DIFFERENTIAL), "base_backup_set_id")
         check(head.key_count <= 64 and (head.key_count == 0) == (head.cipher == 0), f"key_count {head.key_count}")
         check(head.stream_count <= 1024, f"stream_count {head.stream_count}")
         check(head.label_length <= (4096 if head.cipher == 0 else 0), f"label_length {head.label_length}")
         self.tag_length = TAG_LENGTH if head.cipher else 0
 
         keys = HEADER.size
-        streams = keys + encryption.WRAPPED_KEY_LENGTH * head.key_count
+        streams = keys + WRAPPED_KEY_LENGTH * head.key_count
         label = streams + STREAM.size * head.stream_count
         end = label + head.label_length
-        check(end <= len(raw) and not any(raw[end:]), "fields beyond header_length, or padding that is not zero")
-        self.wrapped_keys = [raw[at : at + encryption.WRAPPED_KEY_LENGTH]
-                             for at in range(keys, streams, encryption.WRAPPED_KEY_LENGTH)]
+        check(end <= len(raw) and is_zero(raw[end:]), "fields beyond header_length, or padding that is not zero")
+        self.wrapped_keys = [raw[at : at + WRAPPED_KEY_LENGTH] for at in range(keys, streams, WRAPPED_KEY_LENGTH)]
+        check(all(is_zero(record[96:]) for record in self.wrapped_keys), "reserved bytes of a wrapped key")
         self.streams = {}
         for at in range(streams, label, STREAM.size):
             stream = STREAM.read(raw[at : at + STREAM.size])
@@ -258,19 +262,18 @@ class Family:
         check(BLOCK_HEADER_LENGTH < foot.trailer_length <= head.transfer_size, "trailer_length")
         self.blocks_end = end = foot.trailer_offset + foot.trailer_length
         check(self.length == -(-(end + FOOTER_LENGTH) // head.block_size) * head.block_size, "family_length")
-        check(head.cipher or not any(foot.mac), "mac without a cipher")
+        check(head.cipher or is_zero(foot.mac), "mac without a cipher")
         if head.family != 1:
-            check(foot.set_block_count == 0 and not any(foot.set_digests), "a commit record in a family other than 1")
+            check(foot.set_block_count == 0 and is_zero(foot.set_digests), "a commit record in a family other than 1")
         else:
-            check(not any(foot.set_digests[32 * head.families :]), "digests of more families than there are")
+            check(is_zero(foot.set_digests[32 * head.families :]), "digests of more families than there are")
             check(foot.set_digests[:32] == foot.family_digest, "its own digest in the commit record")
-        self.require(not any(self.read(end, start - end)), end, "padding that is not zero")
+        self.require(is_zero(self.read(end, start - end)), end, "padding that is not zero")
 
-    def open_with(self, data_key):
+    def open_with(self, keys):
         """From here on the blocks can be decrypted; the footer is authenticated first (§7, §8)."""
-        self.key = data_key
-        mac = encryption.footer_mac(data_key, self.raw_footer)
-        self.require(mac == self.footer.mac, self.length - FOOTER_LENGTH, "footer: mac")
+        self.keys = keys
+        self.require(keys.footer_mac(self.raw_footer) == self.footer.mac, self.length - FOOTER_LENGTH, "footer: mac")
 
     def block(self, offset):
         """The block at `offset`, checked, decrypted and unpacked (§4)."""
@@ -307,10 +310,10 @@ class Family:
         body = self.read(offset + BLOCK_HEADER_LENGTH, body_length)
         check(google_crc32c.value(body) == block.body_crc, "checksum of the body")
         if head.cipher:
-            body = encryption.open_block(self.key, block.sequence, associated=raw[:52], body=body)
+            body = self.keys.open_block(block.sequence, associated=raw[:52], body=body)
             check(body is not None, "does not decrypt")
         runs_end = 16 + 16 * block.run_count
-        check(not any(body[runs_end : block.prefix_length]), "prefix padding that is not zero")
+        check(is_zero(body[runs_end : block.prefix_length]), "prefix padding that is not zero")
         try:
             block.plain = unpack(block.codec, body[block.prefix_length :], block.plain_length)
         except (lz4.block.LZ4BlockError, zstandard.ZstdError, zlib.error, ValueError) as error:

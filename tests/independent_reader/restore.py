@@ -18,7 +18,8 @@ import uuid
 from types import SimpleNamespace
 
 import encryption
-from family import DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, MAP, Damage, Family, digest_of, is_power_of_two
+from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, MAP, Damage, Family, digest_of,
+                    is_power_of_two, is_zero)
 
 KIND_NAMES = {1: "full", 2: "differential", 3: "log"}
 MAP_ENTRY_LENGTH = 16
@@ -28,12 +29,12 @@ ZEROS = bytes(1 << 20)
 class MediaSet:
     """All families of one backup set, in order; its headers, footers, keys and manifest are checked when it is opened."""
 
-    def __init__(self, paths, key_file=None):
+    def __init__(self, paths, key_file=None, sidecars=()):
         self.families = sorted((Family(path) for path in paths), key=lambda family: family.header.family)
         self.first = self.families[0]
         self.check_families()
         if self.first.header.cipher:
-            self.open_keys(key_file)
+            self.open_keys(key_file, sidecars)
         self.read_manifest()
 
     def check_families(self):
@@ -57,14 +58,17 @@ class MediaSet:
         first.require(self.block_count == sum(family.footer.block_count for family in self.families),
                       first.length - FOOTER_LENGTH, "footer: set_block_count")
 
-    def open_keys(self, key_file):
-        """§8."""
+    def open_keys(self, key_file, sidecars):
+        """§8: the records of the header, then those of the sidecar of a rotation, if one of this set is there."""
+        id, records = self.first.header.media_set_id, self.first.wrapped_keys
+        self.first.require(key_file, HEADER.size, "encrypted: give --key")
         try:
-            data_key = encryption.unwrap_data_key(key_file, self.first.header, self.first.wrapped_keys)
+            records = records + [record for path in sidecars for record in encryption.read_sidecar(path, id)]
+            keys = encryption.SetKeys(encryption.unwrap_data_key(key_file, id, records))
         except encryption.WrongKey as error:
-            raise Damage(self.first.path, 256, str(error)) from None
+            raise Damage(self.first.path, HEADER.size, str(error)) from None
         for family in self.families:
-            family.open_with(data_key)
+            family.open_with(keys)
 
     def read_manifest(self):
         """§9. A damaged manifest is reported at the trailer that refers to it."""
@@ -181,11 +185,8 @@ class MediaSet:
                 entry = block.plain[at : at + MAP_ENTRY_LENGTH]
                 number = first_unit + at // MAP_ENTRY_LENGTH
                 unit = file.read(min(stream.unit, stream.size - number * stream.unit))
-                if any(entry):
-                    digest = digest_of(unit, self.map_seed)
-                    right = entry == (digest if any(digest) else b"\1" + bytes(15))
-                else:
-                    right = not any(unit)
+                digest = digest_of(unit, self.map_seed)
+                right = is_zero(unit) if is_zero(entry) else entry == (b"\1" + bytes(15) if is_zero(digest) else digest)
                 block.check(right, f"page map of {stream.name}: unit {number} is another")
 
 
@@ -200,13 +201,13 @@ def check_map_block(block, stream, entries):
     entries[start // stream.unit] = block
 
 
-def restore(paths, directory, key_file=None, base_paths=()):
+def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=()):
     """Restores a full, or a full and its differential, into `directory`; the names are set when all is checked."""
-    newest = MediaSet(paths, key_file)
+    newest = MediaSet(paths, key_file, sidecars)
     chain, head = [newest], newest.first.header
     if head.kind == DIFFERENTIAL:
         newest.first.require(base_paths, 112, f"differential of {uuid.UUID(bytes=head.base_backup_set_id)}: give --base")
-        base = MediaSet(base_paths, key_file)
+        base = MediaSet(base_paths, key_file, base_sidecars)
         base.first.require(base.first.header.kind == FULL, 55, "the base is not a full")
         base.first.require(base.first.header.backup_set_id == head.base_backup_set_id, 32,
                            f"not the base of {newest.first.path}")
@@ -237,11 +238,14 @@ def main():
     parser.add_argument("--stream-into", required=True, metavar="DIR", help="an existing directory")
     parser.add_argument("--key", metavar="KEYFILE", help="the key of encrypted media")
     parser.add_argument("--base", nargs="+", default=[], metavar="FAMILY", help="the full that a differential is based on")
+    parser.add_argument("--sidecar", nargs=1, default=[], metavar="FILE", help="the sidecar of a rotation of keys")
+    parser.add_argument("--base-sidecar", nargs=1, default=[], metavar="FILE", help="the same for the base")
     arguments = parser.parse_args()
     if not os.path.isdir(arguments.stream_into):
         parser.error(f"{arguments.stream_into}: not a directory")
     try:
-        restore(arguments.families, arguments.stream_into, arguments.key, arguments.base)
+        restore(arguments.families, arguments.stream_into, arguments.key, arguments.base, arguments.sidecar,
+                arguments.base_sidecar)
     except Damage as damage:
         print(damage, file=sys.stderr)
         return 3

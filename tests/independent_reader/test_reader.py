@@ -12,6 +12,7 @@ import unittest
 
 import google_crc32c
 
+import encryption
 import restore
 import write_sample
 from family import Damage, Family
@@ -26,6 +27,8 @@ class Directory(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.directory)
+        if self.encrypted:
+            self.use_a_key()
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -55,8 +58,12 @@ class Directory(unittest.TestCase):
         os.pwrite(file, bytes([byte ^ 1 << bit % 8]), bit // 8)
         os.close(file)
 
-    key_file = None
-    public_keys = ()
+    encrypted = False
+    key_file, public_keys = None, ()
+
+    def use_a_key(self):
+        self.key_file = self.path("key")
+        self.public_keys = (write_sample.write_key_file(self.path("other key"), 4), write_sample.write_key_file(self.key_file, 3))
 
     def sample(self, *arguments, **options):
         return Sample(*arguments, public_keys=self.public_keys, **options)
@@ -94,7 +101,7 @@ class RoundTrip(Directory):
         data = b"".join(struct.pack("<Q", number) * 512 for number in range(1, 6001))
         sample = self.sample({"many": data}, units_per_block=1, families=2, map_window=1024)
         paths = self.write(sample, "many")
-        blocks = list(Family(paths[0]).blocks()) if not self.public_keys else []
+        blocks = list(Family(paths[0]).blocks()) if not self.encrypted else []
         self.assertTrue(not blocks or sum(block.kind == write_sample.INDEX for block in blocks) > 2)
         self.assertEqual(self.restored(paths), sample.streams)
 
@@ -205,6 +212,97 @@ class Refusals(Directory):
     def test_a_newer_version_is_named_before_its_checksum(self):
         self.flip(self.paths[0], 8 * 8)
         self.assertIn("newer fullbore", self.refused(self.paths).what)
+
+
+class EncryptedRoundTrip(RoundTrip):
+    encrypted = True
+
+
+class EncryptedRefusals(Refusals):
+    encrypted = True
+    test_every_bit_of_headers_and_footers_is_noticed = None  # Nothing there depends on the cipher.
+
+    def refused_with(self, key_file):
+        self.key_file = key_file
+        return self.refused(self.paths).what
+
+    def test_a_set_without_its_key_is_refused(self):
+        self.assertIn("give --key", self.refused_with(None))
+        self.assertEqual(self.refused(self.paths).offset, 256)
+        wrong = self.path("wrong")
+        write_sample.write_key_file(wrong, 5)
+        self.assertIn("does not open this set", self.refused_with(wrong))
+        self.assertIn("No such file", self.refused_with(self.path("none")))
+
+    def test_every_recipient_opens_the_set(self):
+        for name in ("key", "other key"):
+            self.key_file = self.path(name)
+            self.assertEqual(self.restored(self.paths), self.full.streams)
+
+    def test_a_key_file_that_is_damaged_open_to_others_or_public_is_refused(self):
+        text = read(self.key_file)
+        for change, what in ((text.replace(b"SECRET", b"PRIVATE"), "no key"), (text + text, "second one"), (b"", "no key in it"),
+                             (text.replace(text[60:61], bytes([text[60] ^ 1])), ""), (b"#" * 20_000, "longer"),
+                             (b"\n".join(line for line in text.split(b"\n") if b"SECRET" not in line), "no secret key")):
+            put(self.key_file, change)
+            self.assertIn(what, self.refused_with(self.key_file))
+        put(self.key_file, text)
+        os.chmod(self.key_file, 0o640)
+        self.assertIn("chmod 600", self.refused_with(self.key_file))
+
+    def test_a_forger_who_repairs_every_checksum_is_refused(self):
+        """A block: by the GCM tag, which covers bytes 0 … 51 of its header too. A footer: by its mac."""
+        path = self.paths[1]
+        data, footer = read(path), os.path.getsize(path) - 4096
+        for bit in [*range(8 * 16, 8 * 24), 8 * 64, 8 * 80, 8 * 100]:
+            forged = bytearray(data)
+            forged[4096 + bit // 8] ^= 1 << bit % 8
+            length = 64 + struct.unpack_from("<I", data, 4096 + 48)[0]
+            struct.pack_into("<I", forged, 4096 + 56, google_crc32c.value(bytes(forged[4160 : 4096 + length])))
+            struct.pack_into("<I", forged, 4096 + 60, google_crc32c.value(bytes(forged[4096:4156])))
+            put(path, forged)
+            self.assertIn("does not decrypt", self.refused(self.paths).what)
+        for at in (88, 2176, 2207):
+            forged = bytearray(data)
+            forged[footer + at] ^= 1
+            struct.pack_into("<I", forged, footer + 4092, google_crc32c.value(bytes(forged[footer : footer + 4092])))
+            put(path, forged)
+            self.assertIn("mac", self.refused(self.paths).what)
+
+
+class EncryptionExample(Directory):
+    """The numbers of media-format-encryption.md, "Example"."""
+
+    media_set_id, data_key = bytes.fromhex("6d6564696120736574206e756d626572"), bytes(range(32))
+    record = bytes.fromhex(
+        "c120c662fd009e925d9934ed0ab882ab" "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
+        "80bd239e1f417a8f3a8e2b00d1c1c3f493bb0ffb30db522d07b2b9acc66a4d0b" "9cd03c150f272c448db5685991c28a32") + bytes(32)
+
+    def setUp(self):
+        super().setUp()
+        put(self.path("key"), b"FULLBORE-SECRET-KEY-1 dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCr1LwfM\n"
+                              b"FULLBORE-PUBLIC-KEY-1 hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo6iEtf\n")
+        os.chmod(self.path("key"), 0o600)
+
+    def test_the_record_unwraps_and_the_keys_and_the_block_are_the_documents(self):
+        data_key = encryption.unwrap_data_key(self.path("key"), self.media_set_id, [bytes(128), self.record])
+        self.assertEqual(data_key, self.data_key)
+        keys = encryption.SetKeys(data_key)
+        self.assertEqual(keys.footer_key.hex(), "ce4cae76b18475b6e4a780827902b1518b706d8294c021f695bc8908e4ca699e")
+        body = bytes.fromhex("0b60fa91cf7ba9987273b4a6f1d736e2" "823120c88c75e8d64c")
+        self.assertEqual(keys.open_block(0x102030405060708, b"header", body), b"forty-two")
+
+    def test_the_sidecar_is_read_and_refused_when_a_bit_or_byte_is_wrong(self):
+        start = b"fbKEYS\0\0" + struct.pack("<HHI", 0, 1, 0) + self.media_set_id + self.record
+        sidecar = start + bytes.fromhex("830d09e9")[::-1]
+        put(self.path("sidecar"), sidecar)
+        self.assertEqual(encryption.read_sidecar(self.path("sidecar"), self.media_set_id), [self.record])
+        flipped = [bytes([*sidecar[:bit // 8], sidecar[bit // 8] ^ 1 << bit % 8, *sidecar[bit // 8 + 1 :]])
+                   for bit in range(8 * len(sidecar))]
+        for wrong in (*flipped, sidecar + b"\0", sidecar[:-1], b""):
+            put(self.path("sidecar"), wrong)
+            with self.assertRaises(encryption.WrongKey):
+                encryption.read_sidecar(self.path("sidecar"), self.media_set_id)
 
 
 class LyingWriter(Directory):

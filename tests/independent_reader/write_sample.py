@@ -11,7 +11,9 @@ DIR/diff-2of2.bore, and what a restore of each must give in DIR/expected-full/ a
 """
 
 import argparse
+import base64
 import gzip
+import hmac
 import json
 import os
 import random
@@ -24,6 +26,11 @@ import google_crc32c
 import lz4.block
 import xxhash
 import zstandard
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 import encryption
 
@@ -99,7 +106,8 @@ class Writer:
             16 * cipher + len(prefix) + len(payload))
         body = prefix + payload
         if cipher:
-            body = encryption.seal_block(sample.data_key, sequence, associated=head, body=body)
+            sealed = AESGCM(hkdf(sample.data_key, b"fullbore 0 block")).encrypt(struct.pack("<IQ", 0, sequence), body, head)
+            body = sealed[-16:] + sealed[:-16]  # The tag comes first.
         head += struct.pack("<II", 0, google_crc32c.value(body))
         header_crc, body_crc = google_crc32c.value(head), google_crc32c.value(body)
         head += struct.pack("<I", header_crc)
@@ -150,17 +158,47 @@ class Writer:
         foot += struct.pack("<QQ", len(self.entries), sum(len(each.entries) for each in writers) if first else 0)
         foot += struct.pack("<q", STARTED_AT + 2_000_000) + self.digest
         foot += b"".join(each.digest for each in writers).ljust(2048, b"\0") if first else bytes(2048)
-        mac = encryption.footer_mac(sample.data_key, foot.ljust(4096, b"\0")) if sample.data_key else bytes(32)
+        mac = bytes(32)
+        if sample.data_key:
+            mac = hmac.digest(hkdf(sample.data_key, b"fullbore 0 footer"), foot.ljust(4096, b"\0"), "sha256")
         foot = (foot + mac).ljust(4092, b"\0")
         foot += struct.pack("<I", google_crc32c.value(foot))
         self.bytes += foot.rjust(length - len(self.bytes), b"\0")
+
+
+def hkdf(secret, info, salt=b""):
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
+
+
+def wrap_data_key(sample, public_key):
+    """One record of media-format-encryption.md, "Wrapped keys"."""
+    secret = X25519PrivateKey.from_private_bytes(random.Random(sample.data_key + public_key).randbytes(32))
+    ephemeral = secret.public_key().public_bytes_raw()
+    key_id = blake3.blake3(public_key).digest(16)
+    shared = secret.exchange(X25519PublicKey.from_public_bytes(public_key))
+    wrapping_key = hkdf(shared, b"fullbore 0 wrap" + sample.ids["media_set_id"], ephemeral + public_key)
+    sealed = AESGCM(wrapping_key).encrypt(bytes(12), sample.data_key, key_id + sample.ids["media_set_id"])
+    return key_id + ephemeral + sealed + bytes(32)
+
+
+def write_key_file(path, number):
+    """A key pair in a key file: the same one for a number each time, so no secret at all. Returns the public key."""
+    secret = X25519PrivateKey.from_private_bytes(random.Random(number).randbytes(32))
+    public_key = secret.public_key().public_bytes_raw()
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write("# a key of the tests\n")
+        for kind, key in ("SECRET", secret.private_bytes_raw()), ("PUBLIC", public_key):
+            label = f"FULLBORE-{kind}-KEY-1"
+            crc = struct.pack("<I", google_crc32c.value(label.encode() + key))
+            file.write(f"{label} {base64.b64encode(key + crc).decode()}\n")
+    return public_key
 
 
 def header(sample, number):
     """§3."""
     label = json.dumps({"name": "sample", "description": "foreign", "database": "/none"}).encode()
     label = b"" if sample.data_key else label
-    wrapped = [encryption.wrap_data_key(sample, key) for key in sample.public_keys]
+    wrapped = [wrap_data_key(sample, public_key) for public_key in sample.public_keys]
     table = [struct.pack("<HBxHxxIIQ8x", id, 1, 0, sample.unit, sample.map_window, len(data))
              for id, data in enumerate(sample.streams.values(), start=1)]
     rest = b"".join(wrapped) + b"".join(table) + label
@@ -269,9 +307,11 @@ def sample_streams():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", metavar="DIR")
-    parser.add_argument("--key", metavar="KEYFILE", help="encrypt to this key")
+    parser.add_argument("--key", metavar="KEYFILE", help="encrypt to this key; made, with mode 0600, when it is not there")
     arguments = parser.parse_args()
-    public_keys = (encryption.read_public_key(arguments.key),) if arguments.key else ()
+    if arguments.key and not os.path.exists(arguments.key):
+        write_key_file(arguments.key, 3)
+    public_keys = (encryption.read_key_file(arguments.key)[1],) if arguments.key else ()
     states = dict(zip(("full", "diff"), sample_streams()))
     full = Sample(states["full"], seed=1, public_keys=public_keys)
     samples = {"full": full, "diff": Sample(states["diff"], "differential", full, seed=2, public_keys=public_keys)}
