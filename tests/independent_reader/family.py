@@ -306,7 +306,6 @@ class Family:
         block.length = BLOCK_HEADER_LENGTH + body_length
         check(block.body_length == body_length and block.length <= min(head.transfer_size, room), "body_length")
         check(block.prefix_length >= 16 and block.run_count <= (block.prefix_length - 16) // 16, "prefix_length")
-
         body = self.read(offset + BLOCK_HEADER_LENGTH, body_length)
         check(google_crc32c.value(body) == block.body_crc, "checksum of the body")
         if head.cipher:
@@ -320,7 +319,6 @@ class Family:
             check(False, f"does not unpack: {error}")
         check(len(block.plain) == block.plain_length, f"unpacks to {len(block.plain)} of {block.plain_length} bytes")
         check(digest_of(block.plain) == body[:16], "digest of the plain bytes")
-
         block.family, block.offset = self, offset
         block.runs = list(struct.iter_unpack("<QII", body[16:runs_end]))
         check_runs(block)

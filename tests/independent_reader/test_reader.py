@@ -239,6 +239,16 @@ class EncryptedRefusals(Refusals):
             self.key_file = self.path(name)
             self.assertEqual(self.restored(self.paths), self.full.streams)
 
+    def test_a_sidecar_of_a_rotation_opens_the_set_for_a_new_recipient(self):
+        self.key_file = self.path("new key")
+        record = write_sample.wrap_data_key(self.full, write_sample.write_key_file(self.key_file, 5))
+        sidecar = b"fbKEYS" + struct.pack("<HHHI", 0, 0, 1, 0) + self.full.ids["media_set_id"] + record
+        put(self.path("sidecar"), sidecar + struct.pack("<I", google_crc32c.value(sidecar)))
+        into = self.path("into")
+        os.mkdir(into)
+        restore.restore(self.paths, into, self.key_file, sidecars=[self.path("sidecar")])
+        self.assertEqual(read(os.path.join(into, "app.db")), self.full.streams["app.db"])
+
     def test_a_key_file_that_is_damaged_open_to_others_or_public_is_refused(self):
         text = read(self.key_file)
         for change, what in ((text.replace(b"SECRET", b"PRIVATE"), "no key"), (text + text, "second one"), (b"", "no key in it"),
@@ -325,9 +335,10 @@ class LyingWriter(Directory):
         self.assertIn("is in no block", self.refused_when())
 
     def test_runs_out_of_order_or_beyond_the_stream_are_refused(self):
-        for runs, what in (([(8192, 4096, 0), (4096, 8192, 0)], "out of order"), ([(0, 9000, 0), (8192, 3288, 0)], "out of order"),
-                           ([(1 << 40, 12288, 0)], "beyond the end"), ([(1 << 63, 12288, 0)], "out of order"),
-                           ([(0, 4096, 0)], "payload of 12288"), ([(0, 12288, 2)], "kind 2"), ([(0, 12288, 0), (20000, 0, 1)], "order")):
+        for runs, what in (([(8192, 4096, 0), (4096, 8192, 0)], "out of order"), ([(1 << 40, 12288, 0)], "beyond the end"),
+                           ([(0, 9000, 0), (8192, 3288, 0)], "out of order"), ([(1 << 63, 12288, 0)], "out of order"),
+                           ([(0, 12288, 0), (20000, 0, 1)], "out of order"), ([(0, 4096, 0)], "payload of 12288"),
+                           ([(0, 12288, 2)], "kind 2")):
             self.patch("data_blocks", lambda original, *of: [(runs, b"x" * 12288)])
             self.assertIn(what, self.refused_when())
             self.doCleanups()
