@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Restores media of fullbore: an independent reader, written from docs/MEDIA_FORMAT.md alone (§ = its sections).
+
+It checks everything that the format lets a reader check and shares no code with fullbore. This file has what the
+families of a set say together, and the way of the bytes; family.py has one family, encryption.py the keys.
+
+Exit code 0: every stream stands in DIR under its name. 3: refused, with one line that names the device, the offset and
+what is wrong; nothing new stands in DIR then. 2: wrong usage.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+import uuid
+from types import SimpleNamespace
+
+import encryption
+from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, MAP, Damage, Family, digest_of,
+                    is_power_of_two, is_zero)
+
+KIND_NAMES = {1: "full", 2: "differential", 3: "log"}
+MAP_ENTRY_LENGTH = 16
+ZEROS = bytes(1 << 20)
+
+
+class MediaSet:
+    """All families of one backup set, in order; its headers, footers, keys and manifest are checked when it is opened."""
+
+    def __init__(self, paths, key_file=None, sidecars=()):
+        self.families = sorted((Family(path) for path in paths), key=lambda family: family.header.family)
+        self.first = self.families[0]
+        self.check_families()
+        if self.first.header.cipher:
+            self.open_keys(key_file, sidecars)
+        self.read_manifest()
+
+    def check_families(self):
+        """§3 "All families of a set …", §7 "A set is whole when …"."""
+        first, head = self.first, self.first.header
+        for number, family in enumerate(self.families, start=1):
+            same_set = family.header.media_set_id == head.media_set_id
+            family.require(same_set, 0, f"of another media set than {first.path}")
+            family.require(family.header.family >= number, 0, f"family {family.header.family} is given twice")
+            family.require(family.header.family == number, 0, f"family {number} of {head.families} is missing before it")
+            same = all(family.raw_header[a:b] == first.raw_header[a:b] for a, b in ((0, 48), (50, 252), (256, None)))
+            family.require(same, 0, f"header: not as in {first.path}")
+        count = len(self.families)
+        first.require(count == head.families, 0, f"family {count + 1} of {head.families} is missing")
+        for family in self.families:
+            at = 32 * (family.header.family - 1)
+            listed = first.footer.set_digests[at : at + 32]
+            family.require(listed == family.footer.family_digest, family.length - FOOTER_LENGTH,
+                           f"footer: family_digest is not the one in the commit record of {first.path}")
+        self.block_count = first.footer.set_block_count
+        first.require(self.block_count == sum(family.footer.block_count for family in self.families),
+                      first.length - FOOTER_LENGTH, "footer: set_block_count")
+
+    def open_keys(self, key_file, sidecars):
+        """§8: the records of the header, then those of the sidecar of a rotation, if one of this set is there."""
+        id, records = self.first.header.media_set_id, self.first.wrapped_keys
+        self.first.require(key_file, HEADER.size, "encrypted: give --key")
+        try:
+            records = records + [record for path in sidecars for record in encryption.read_sidecar(path, id)]
+            keys = encryption.SetKeys(encryption.unwrap_data_key(key_file, id, records))
+        except encryption.WrongKey as error:
+            raise Damage(self.first.path, HEADER.size, str(error)) from None
+        for family in self.families:
+            family.open_with(keys)
+
+    def read_manifest(self):
+        """§9. A damaged manifest is reported at the trailer that refers to it."""
+        head = self.first.header
+
+        def check(condition, what):
+            self.first.require(condition, self.first.footer.trailer_offset, f"manifest: {what}")
+
+        text = self.first.manifest()
+        for family in self.families[1:]:
+            family.require(family.manifest() == text, family.footer.trailer_offset, "manifest: not as in family 1")
+        try:
+            manifest = json.loads(text.decode("utf-8"))
+            check(isinstance(manifest, dict) and manifest["schema"] == 0, "schema")
+            base = manifest["base_backup_set_id"]
+            ids = (manifest["media_set_id"], manifest["backup_set_id"], base or str(uuid.UUID(int=0)))
+            check(tuple(uuid.UUID(id).bytes for id in ids)
+                  == (head.media_set_id, head.backup_set_id, head.base_backup_set_id), "ids")
+            check(manifest["kind"] == KIND_NAMES[head.kind], "kind")
+            check(manifest["engine"].encode("ascii") == head.engine.rstrip(b"\0"), "engine")
+            check((manifest["block_size"], manifest["transfer_size"]) == (head.block_size, head.transfer_size), "sizes")
+            numbers = sorted(family["family"] for family in manifest["families"])
+            check(numbers == list(range(1, head.families + 1)), "families")
+            self.map_seed = None
+            if manifest["map"] is not None:
+                check(manifest["map"]["hash"] == "xxh3-128", "map hash")
+                check(re.fullmatch("[0-9a-f]{16}", manifest["map"]["seed"]), "map seed")
+                self.map_seed = int(manifest["map"]["seed"], 16)
+            self.streams = {}
+            for record in manifest["streams"]:
+                stream = self.check_stream(SimpleNamespace(**record), check)
+                check(stream.id not in self.streams, f"stream {stream.id} is listed twice")
+                self.streams[stream.id] = stream
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            check(False, f"{type(error).__name__}: {error}")
+        names = {stream.name for stream in self.streams.values()}
+        check(len(names) == len(self.streams), "two streams of one name")
+        check(set(self.first.streams) <= set(self.streams), "a stream of the header is missing")
+
+    def check_stream(self, stream, check):
+        """One record of `streams`, against its bounds and the stream table of the header."""
+        stream.name = os.path.basename(stream.name)  # Never a way out of DIR.
+        check(stream.name not in ("", ".", "..") and "\0" not in stream.name, "stream name")
+        check(all(type(number) is int for number in (stream.id, stream.layer, stream.unit, stream.map_window, stream.size)),
+              "stream numbers")
+        check(1 <= stream.id <= 65535 and 0 <= stream.layer <= 65535, f"stream {stream.id}: id or layer")
+        check(is_power_of_two(stream.unit, 4096, 65536), f"stream {stream.id}: unit")
+        check(0 <= stream.size < 1 << 63, f"stream {stream.id}: size")
+        longest_run = stream.map_window * stream.unit
+        check(0 <= longest_run < 1 << 32, f"stream {stream.id}: map_window")
+        check((stream.map_window > 0) == (self.map_seed is not None), f"stream {stream.id}: map_window without a map")
+        table = self.first.streams.get(stream.id, stream)
+        check(all(getattr(table, name) == getattr(stream, name) for name in ("layer", "unit", "map_window", "size")),
+              f"stream {stream.id}: not as in the stream table of the header")
+        return stream
+
+    def restore_into(self, files):
+        """Applies every block to `files` (stream id → open file) and checks all of it."""
+        seen, runs, maps = set(), {id: [] for id in self.streams}, {id: {} for id in self.streams}
+        for id, stream in self.streams.items():
+            files[id].truncate(stream.size)
+        for family in self.families:
+            for block in family.blocks():
+                block.check(block.sequence < self.block_count and block.sequence not in seen, "sequence")
+                seen.add(block.sequence)
+                if block.kind not in (DATA, MAP):
+                    continue
+                stream = self.streams.get(block.stream)
+                block.check(stream is not None, f"stream {block.stream} is not in the manifest")
+                block.check(block.layer == stream.layer, f"layer {block.layer}")
+                block.check(not block.runs or sum(block.runs[-1][:2]) <= stream.size, "run beyond the end of the stream")
+                if block.kind == DATA:
+                    self.apply(block, files[stream.id])
+                    runs[stream.id] += [(start, start + length, block) for start, length, _ in block.runs]
+                    block.plain = None
+                else:
+                    check_map_block(block, stream, maps[stream.id])
+        # Every sequence is below block_count, none came twice, and there are block_count blocks: none is missing.
+        for id, stream in self.streams.items():
+            self.check_coverage(stream, sorted(runs[id], key=lambda run: run[:2]))
+            if self.map_seed is not None:
+                self.check_map(stream, files[id], maps[id])
+
+    def apply(self, block, file):
+        """Writes the runs of a DATA block where they belong."""
+        at = 0
+        for start, length, kind in block.runs:
+            file.seek(start)
+            if kind == DATA_RUN:
+                file.write(block.plain[at : at + length])
+                at += length
+            elif self.first.header.kind != FULL:  # In a full the new file has zeros there already.
+                for done in range(0, length, len(ZEROS)):
+                    file.write(ZEROS[: length - done])
+
+    def check_coverage(self, stream, runs):
+        """No byte in two runs, and in a full no byte in none (§4)."""
+        end = 0
+        full = self.first.header.kind == FULL
+        for start, stop, block in runs:
+            block.check(start >= end, f"overlaps another run of {stream.name} at {start}")
+            block.check(start == end or not full, f"{stream.name} is in no block from {end} to {start}")
+            end = stop
+        self.first.require(end == stream.size or not full, self.first.footer.trailer_offset,
+                           f"{stream.name} is in no block from {end} to its end at {stream.size}")
+
+    def check_map(self, stream, file, entries):
+        """The page map against the restored bytes (§5)."""
+        for first_unit in range(0, -(-stream.size // stream.unit), stream.map_window):
+            block = entries.get(first_unit)
+            self.first.require(block, self.first.footer.trailer_offset, f"no page map of {stream.name} at unit {first_unit}")
+            file.seek(first_unit * stream.unit)
+            for at in range(0, block.plain_length, MAP_ENTRY_LENGTH):
+                entry = block.plain[at : at + MAP_ENTRY_LENGTH]
+                number = first_unit + at // MAP_ENTRY_LENGTH
+                unit = file.read(min(stream.unit, stream.size - number * stream.unit))
+                digest = digest_of(unit, self.map_seed)
+                right = is_zero(unit) if is_zero(entry) else entry == (b"\1" + bytes(15) if is_zero(digest) else digest)
+                block.check(right, f"page map of {stream.name}: unit {number} is another")
+
+
+def check_map_block(block, stream, entries):
+    """A MAP block covers one whole window of units, or the rest of the stream (§5)."""
+    window = stream.unit * stream.map_window
+    start, length, _ = block.runs[0]
+    block.check(window and start % window == 0, f"page map begins at {start}")
+    block.check(length == min(window, stream.size - start), f"page map of {length} bytes")
+    block.check(block.plain_length == MAP_ENTRY_LENGTH * -(-length // stream.unit), "page map: length")
+    block.check(start // stream.unit not in entries, "page map: given twice")
+    entries[start // stream.unit] = block
+
+
+def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=()):
+    """Restores a full, or a full and its differential, into `directory`; the names are set when all is checked."""
+    newest = MediaSet(paths, key_file, sidecars)
+    chain, head = [newest], newest.first.header
+    if head.kind == DIFFERENTIAL:
+        newest.first.require(base_paths, 112, f"differential of {uuid.UUID(bytes=head.base_backup_set_id)}: give --base")
+        base = MediaSet(base_paths, key_file, base_sidecars)
+        base.first.require(base.first.header.kind == FULL, 55, "the base is not a full")
+        base.first.require(base.first.header.backup_set_id == head.base_backup_set_id, 32,
+                           f"not the base of {newest.first.path}")
+        for id in base.streams.keys() & newest.streams.keys():
+            newest.first.require(base.streams[id].unit == newest.streams[id].unit, 0, f"stream {id}: unit not as in the base")
+        chain.insert(0, base)
+    else:
+        newest.first.require(head.kind == FULL, 55, "a log is not restored by this reader")
+        newest.first.require(not base_paths, 55, "a full has no base")
+    for stream in newest.streams.values():
+        target = os.path.join(directory, stream.name)
+        newest.first.require(not os.path.lexists(target), 0, f"{target} exists already")
+
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=directory) as parts:
+        paths = {id: os.path.join(parts, str(id)) for media in chain for id in media.streams}
+        files = {id: open(path, "w+b") for id, path in paths.items()}
+        for media in chain:
+            media.restore_into(files)
+        for file in files.values():
+            file.close()
+        for id, stream in newest.streams.items():
+            os.rename(paths[id], os.path.join(directory, stream.name))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("families", nargs="+", metavar="FAMILY", help="all families of the backup set, in any order")
+    parser.add_argument("--stream-into", required=True, metavar="DIR", help="an existing directory")
+    parser.add_argument("--key", metavar="KEYFILE", help="the key of encrypted media")
+    parser.add_argument("--base", nargs="+", default=[], metavar="FAMILY", help="the full that a differential is based on")
+    parser.add_argument("--sidecar", nargs=1, default=[], metavar="FILE", help="the sidecar of a rotation of keys")
+    parser.add_argument("--base-sidecar", nargs=1, default=[], metavar="FILE", help="the same for the base")
+    arguments = parser.parse_args()
+    if not os.path.isdir(arguments.stream_into):
+        parser.error(f"{arguments.stream_into}: not a directory")
+    try:
+        restore(arguments.families, arguments.stream_into, arguments.key, arguments.base, arguments.sidecar,
+                arguments.base_sidecar)
+    except Damage as damage:
+        print(damage, file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
