@@ -54,6 +54,16 @@ pub enum Error {
         /// The next step.
         hint: String,
     },
+    /// A media set lacks something that it had when it was written.
+    #[error("{thing}: {why}{}", hint_line(hint))]
+    Incomplete {
+        /// The set or family.
+        thing: String,
+        /// What is missing or does not belong.
+        why: String,
+        /// The next step.
+        hint: String,
+    },
     /// The user or a signal asked to stop.
     #[error("cancelled by {by}; nothing usable was left behind")]
     Cancelled {
@@ -120,11 +130,16 @@ impl Error {
         }
     }
 
+    /// A media set that is not whole.
+    pub fn incomplete(thing: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Incomplete { thing: thing.into(), why: why.into(), hint: hint.into() }
+    }
+
     /// What a caller does about it.
     pub fn verdict(&self) -> Verdict {
         match self {
             Error::Usage { .. } => Verdict::Usage,
-            Error::Damaged { .. } => Verdict::Damaged,
+            Error::Damaged { .. } | Error::Incomplete { .. } => Verdict::Damaged,
             Error::Cancelled { by: "SIGTERM" } => Verdict::Terminated,
             Error::Cancelled { .. } => Verdict::Interrupted,
             Error::Io { .. } | Error::Refused { .. } | Error::Halted => Verdict::Failed,

@@ -9,18 +9,18 @@ pub mod device;
 pub mod error;
 pub mod halt;
 
-pub mod source;
-pub mod pool;
 pub mod checksum;
-pub mod codec;
 pub mod cipher;
-pub mod media;
-pub mod sink;
-pub mod supply;
+pub mod codec;
 pub mod io;
+pub mod media;
 pub mod meter;
-pub mod plan;
 pub mod pipeline;
+pub mod plan;
+pub mod pool;
+pub mod sink;
+pub mod source;
+pub mod supply;
 pub mod unpack;
 
 #[cfg(any(test, feature = "testkit"))]

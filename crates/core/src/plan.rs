@@ -1,1 +1,300 @@
-//! plan (to come).
+//! The plan: every thread and every buffer of a job, known before the first read.
+
+use crate::codec::Compression;
+use crate::error::{Error, Result};
+
+/// Step and least value of MAXTRANSFERSIZE in bytes.
+pub const TRANSFER_STEP: u32 = 64 << 10;
+/// Greatest MAXTRANSFERSIZE in bytes.
+pub const TRANSFER_MAX: u32 = 64 << 20;
+/// Memory outside the pool that a job may need besides its codec contexts, in bytes: code, stacks, rings,
+/// the windows of the page map, the engine's maps.
+pub const FIXED_MEMORY: u64 = 64 << 20;
+
+/// Bytes in one buffer and in one device write (SQL Server's MAXTRANSFERSIZE): 64 KiB…64 MiB in 64 KiB steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferSize(u32);
+
+impl TransferSize {
+    /// Checks the bounds.
+    pub fn new(bytes: u64) -> Result<Self> {
+        let valid = (u64::from(TRANSFER_STEP)..=u64::from(TRANSFER_MAX)).contains(&bytes)
+            && bytes.is_multiple_of(u64::from(TRANSFER_STEP));
+        if valid {
+            return Ok(Self(bytes as u32));
+        }
+        Err(Error::usage(
+            "--max-transfer-size",
+            format!("{bytes} bytes is not a multiple of 64 KiB from 64 KiB to 64 MiB"),
+            "write for example 1MiB",
+        ))
+    }
+
+    /// In bytes.
+    pub fn bytes(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for TransferSize {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
+/// Alignment unit of a family (SQL Server's BLOCKSIZE): 512…65536 bytes, a power of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSize(u32);
+
+impl BlockSize {
+    /// Checks the bounds.
+    pub fn new(bytes: u64) -> Result<Self> {
+        if (512..=65536).contains(&bytes) && bytes.is_power_of_two() {
+            return Ok(Self(bytes as u32));
+        }
+        Err(Error::usage(
+            "--block-size",
+            format!("{bytes} bytes is not a power of two from 512 to 65536"),
+            "write for example 4096",
+        ))
+    }
+
+    /// In bytes.
+    pub fn bytes(self) -> u32 {
+        self.0
+    }
+
+    /// At least what a device needs for direct I/O.
+    pub fn at_least(self, alignment: u32) -> Self {
+        Self(self.0.max(alignment.clamp(512, 65536).next_power_of_two()))
+    }
+}
+
+impl Default for BlockSize {
+    fn default() -> Self {
+        Self(4096)
+    }
+}
+
+/// What the user may set; everything left out is chosen by [`Plan`].
+#[derive(Debug, Clone, Default)]
+pub struct Knobs {
+    /// MAXTRANSFERSIZE.
+    pub transfer_size: TransferSize,
+    /// BLOCKSIZE.
+    pub block_size: BlockSize,
+    /// BUFFERCOUNT.
+    pub buffer_count: Option<usize>,
+    /// Operations in flight per family.
+    pub queue_depth: Option<usize>,
+    /// Parallel source readers.
+    pub readers: Option<usize>,
+    /// Transform threads.
+    pub workers: Option<usize>,
+    /// Source bytes per second, at most.
+    pub throttle: Option<u64>,
+}
+
+/// Everything a backup uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Bytes in one buffer.
+    pub transfer_size: u32,
+    /// Alignment unit of a family.
+    pub block_size: u32,
+    /// Media families.
+    pub stripes: usize,
+    /// Parallel source readers.
+    pub readers: usize,
+    /// Transform threads.
+    pub workers: usize,
+    /// Writes in flight per family.
+    pub queue_depth: usize,
+    /// Buffers that readers fill.
+    pub input_buffers: usize,
+    /// Buffers that blocks are packed into, with each worker's own.
+    pub output_buffers: usize,
+    /// Bytes of all codec contexts.
+    pub codec_bytes: u64,
+    /// Source bytes per second, at most.
+    pub throttle: Option<u64>,
+}
+
+const MOST_THREADS: usize = 256;
+const MOST_QUEUE_DEPTH: usize = 256;
+
+impl Plan {
+    /// The plan of a backup into `stripes` families. `differential` needs a buffer more per worker.
+    pub fn backup(knobs: &Knobs, stripes: usize, compression: Compression, differential: bool) -> Result<Self> {
+        if !(1..=64).contains(&stripes) {
+            return Err(Error::usage(
+                "--stripes",
+                format!("{stripes} is not from 1 to 64"),
+                "a media set has 1 to 64 families",
+            ));
+        }
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let readers = bounded("--readers", knobs.readers, 4, MOST_THREADS)?;
+        let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
+        let queue_depth = bounded("--queue-depth", knobs.queue_depth, (8 / stripes).clamp(2, 4), MOST_QUEUE_DEPTH)?;
+        let per_worker = if differential { 3 } else { 2 };
+        let least_input = readers + workers;
+        let least_output = stripes + workers * per_worker;
+        let in_flight = stripes * queue_depth;
+        let packs = compression != Compression::None;
+        let (wanted_input, wanted_output) = if packs {
+            (least_input + readers.max(workers), least_output + in_flight)
+        } else {
+            (least_input + in_flight, least_output + stripes)
+        };
+        let (input_buffers, output_buffers) =
+            share_out(knobs.buffer_count, (least_input, least_output), (wanted_input, wanted_output))?;
+        let transfer_size = knobs.transfer_size.bytes();
+        let codec_bytes = workers as u64 * crate::codec::memory(compression, transfer_size as usize) as u64;
+        Ok(Self {
+            transfer_size,
+            block_size: knobs.block_size.bytes(),
+            stripes,
+            readers,
+            workers,
+            queue_depth,
+            input_buffers,
+            output_buffers,
+            codec_bytes,
+            throttle: knobs.throttle,
+        })
+    }
+
+    /// BUFFERCOUNT.
+    pub fn buffer_count(&self) -> usize {
+        self.input_buffers + self.output_buffers
+    }
+
+    /// BUFFERCOUNT × MAXTRANSFERSIZE in bytes.
+    pub fn pool_bytes(&self) -> u64 {
+        self.buffer_count() as u64 * u64::from(self.transfer_size)
+    }
+}
+
+/// The plan of a restore or a verification of `families` families.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackPlan {
+    /// Bytes in one buffer: the set's transfer size.
+    pub transfer_size: u32,
+    /// Transform threads.
+    pub workers: usize,
+    /// Reads in flight per family.
+    pub queue_depth: usize,
+    /// Writes in flight to the target.
+    pub writers: usize,
+    /// Buffers that media are read into.
+    pub input_buffers: usize,
+    /// Buffers that blocks are unpacked into.
+    pub output_buffers: usize,
+}
+
+impl UnpackPlan {
+    /// Chooses what the user left open.
+    pub fn new(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
+        let queue_depth =
+            bounded("--queue-depth", knobs.queue_depth, (8 / families.max(1)).clamp(2, 4), MOST_QUEUE_DEPTH)?;
+        let writers = workers.max(4);
+        // A family holds its reads in flight, the piece it parses and the block it assembles from two pieces.
+        let least_input = families * 3 + workers;
+        let least_output = 2 * workers + 1;
+        let wanted_input = families * (queue_depth + 2) + workers;
+        let wanted_output = 2 * workers + writers + 2;
+        let (input_buffers, output_buffers) =
+            share_out(knobs.buffer_count, (least_input, least_output), (wanted_input.max(least_input), wanted_output))?;
+        let affordable = (input_buffers - workers) / families.max(1) - 2;
+        Ok(Self {
+            transfer_size,
+            workers,
+            queue_depth: queue_depth.min(affordable.max(1)),
+            writers,
+            input_buffers,
+            output_buffers,
+        })
+    }
+
+    /// BUFFERCOUNT.
+    pub fn buffer_count(&self) -> usize {
+        self.input_buffers + self.output_buffers
+    }
+
+    /// BUFFERCOUNT × MAXTRANSFERSIZE in bytes.
+    pub fn pool_bytes(&self) -> u64 {
+        self.buffer_count() as u64 * u64::from(self.transfer_size)
+    }
+}
+
+fn bounded(flag: &str, asked: Option<usize>, default: usize, most: usize) -> Result<usize> {
+    match asked {
+        None => Ok(default.clamp(1, most)),
+        Some(n) if (1..=most).contains(&n) => Ok(n),
+        Some(n) => Err(Error::usage(
+            flag,
+            format!("{n} is not from 1 to {most}"),
+            "leave it out for a value that fits the machine",
+        )),
+    }
+}
+
+/// Splits BUFFERCOUNT into an input and an output share, each at least what keeps the threads from waiting for ever.
+fn share_out(asked: Option<usize>, least: (usize, usize), wanted: (usize, usize)) -> Result<(usize, usize)> {
+    let Some(count) = asked else { return Ok(wanted) };
+    let minimum = least.0 + least.1;
+    if count < minimum {
+        return Err(Error::usage(
+            "--buffer-count",
+            format!("{count} is fewer than the readers, workers and stripes of this job need"),
+            format!("give at least {minimum}, or lower --readers, --workers or --stripes"),
+        ));
+    }
+    if count > 1 << 20 {
+        return Err(Error::usage(
+            "--buffer-count",
+            format!("{count} is more than 1048576"),
+            "leave it out for a value that fits the machine",
+        ));
+    }
+    let surplus = count - minimum;
+    let (extra_in, extra_out) = (wanted.0 - least.0, wanted.1 - least.1);
+    let to_input = surplus * extra_in / (extra_in + extra_out).max(1);
+    Ok((least.0 + to_input, least.1 + surplus - to_input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knobs(buffer_count: usize) -> Knobs {
+        Knobs { buffer_count: Some(buffer_count), readers: Some(2), workers: Some(2), ..Knobs::default() }
+    }
+
+    #[test]
+    fn a_buffer_count_that_would_deadlock_is_refused_with_the_least_that_does_not() {
+        let error = Plan::backup(&knobs(3), 4, Compression::None, false).unwrap_err().to_string();
+        assert!(error.contains("at least 12"), "{error}");
+        assert_eq!(Plan::backup(&knobs(12), 4, Compression::None, false).unwrap().buffer_count(), 12);
+    }
+
+    #[test]
+    fn every_asked_buffer_is_shared_out() {
+        for count in [12, 13, 50, 1024] {
+            assert_eq!(Plan::backup(&knobs(count), 4, Compression::None, false).unwrap().buffer_count(), count);
+        }
+    }
+
+    #[test]
+    fn misaligned_sizes_are_refused() {
+        for bytes in [0, 1, 65535, 65537, (64 << 20) + 65536] {
+            assert!(TransferSize::new(bytes).is_err());
+        }
+        for bytes in [0, 511, 513, 4095, 131072] {
+            assert!(BlockSize::new(bytes).is_err());
+        }
+    }
+}

@@ -165,7 +165,10 @@ mod tests {
     #[test]
     fn closing_the_pool_wakes_who_waits() {
         let pool = Pool::new(0, 4096).unwrap();
-        let waiter = { let pool = Arc::clone(&pool); std::thread::spawn(move || pool.take().is_err()) };
+        let waiter = {
+            let pool = Arc::clone(&pool);
+            std::thread::spawn(move || pool.take().is_err())
+        };
         pool.close();
         assert!(waiter.join().unwrap());
     }

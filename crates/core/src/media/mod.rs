@@ -1,1 +1,61 @@
-//! mod (to come).
+//! The media format: what stands in a family, byte by byte. The specification is `docs/MEDIA_FORMAT.md`.
+//!
+//! Everything here is pure: bytes in, checked values out. Readers trust nothing: length, magic, version,
+//! checksum, then the fields, each against its bound.
+
+mod block;
+mod family_digest;
+mod footer;
+mod header;
+mod index;
+mod manifest;
+mod trailer;
+
+pub use block::{
+    BLOCK_HEADER, BlockBody, BlockHeader, BlockKind, DIGEST, PADDED_HEAD, RUN, Run, RunKind, TAG, padded_run_capacity,
+};
+pub use family_digest::FamilyDigest;
+pub use footer::{Commit, FOOTER, Footer};
+pub use header::{
+    FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind, StreamRecord,
+};
+pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
+pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};
+pub use trailer::{BlockReference, MAX_MANIFEST_PARTS, Trailer};
+
+/// The version of the format that this program writes, and the newest it reads.
+pub const FORMAT_VERSION: u16 = 0;
+
+/// Why bytes are not what the format says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    /// Not a fullbore family at all.
+    #[error("not a fullbore media family (no magic)")]
+    NotMedia,
+    /// Written by a newer program.
+    #[error("media format version {0}: made by a newer fullbore; this one reads up to version {FORMAT_VERSION}")]
+    Newer(u16),
+    /// A checksum, bound or rule is broken.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// A [`Flaw::Broken`] from a text.
+pub(crate) fn broken(what: impl Into<String>) -> Flaw {
+    Flaw::Broken(what.into())
+}
+
+/// Checks a rule of the format.
+pub(crate) fn require(rule: bool, what: &str) -> Result<(), Flaw> {
+    if rule { Ok(()) } else { Err(broken(what)) }
+}
+
+/// `value` rounded up to a multiple of `unit` (a power of two or not, at least 1).
+pub fn round_up(value: u64, unit: u64) -> u64 {
+    value.div_ceil(unit) * unit
+}
+
+/// Length of a family whose TRAILER block ends at `end_of_trailer`.
+pub fn family_length(end_of_trailer: u64, block_size: u32) -> u64 {
+    round_up(end_of_trailer + FOOTER as u64, u64::from(block_size))
+}

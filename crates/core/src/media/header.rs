@@ -1,0 +1,453 @@
+//! The header of a family: which set, which family of it, how it was written.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{FORMAT_VERSION, Flaw, broken, require, round_up};
+use crate::checksum::crc32c;
+use crate::cipher::{CipherId, WrappedKey};
+
+/// Most families in a media set.
+pub const MAX_FAMILIES: u16 = 64;
+/// Shortest header in bytes.
+pub const HEADER_MIN: usize = 4096;
+/// Longest header in bytes.
+pub const HEADER_MAX: usize = 1 << 20;
+/// Most streams that the header's table may hold.
+pub const MAX_HEADER_STREAMS: u32 = 1024;
+const MAX_KEYS: u32 = 64;
+const MAX_LABEL: u32 = 4096;
+const MAGIC: [u8; 8] = *b"FULLBORE";
+
+/// What a backup set contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SetKind {
+    /// Everything.
+    Full,
+    /// What changed since its full.
+    Differential,
+    /// The log between two positions.
+    Log,
+}
+
+impl SetKind {
+    fn code(self) -> u8 {
+        match self {
+            SetKind::Full => 1,
+            SetKind::Differential => 2,
+            SetKind::Log => 3,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<Self, Flaw> {
+        match code {
+            1 => Ok(SetKind::Full),
+            2 => Ok(SetKind::Differential),
+            3 => Ok(SetKind::Log),
+            _ => Err(broken(format!("unknown kind of backup set {code}"))),
+        }
+    }
+}
+
+impl std::fmt::Display for SetKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SetKind::Full => "full",
+            SetKind::Differential => "differential",
+            SetKind::Log => "log",
+        })
+    }
+}
+
+/// The names a user gave; only on media without a cipher.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// `--name`.
+    pub name: String,
+    /// `--description`.
+    pub description: String,
+    /// The database as the engine names it.
+    pub database: String,
+}
+
+/// One stream in the header's table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRecord {
+    /// The number that blocks carry.
+    pub id: u16,
+    /// Phase of the restore.
+    pub layer: u16,
+    /// Unit of a differential in bytes.
+    pub unit: u32,
+    /// Units per MAP block; 0 without a map.
+    pub map_window: u32,
+    /// Bytes of the restored stream.
+    pub size: u64,
+}
+
+/// What all families of a set have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetHeader {
+    /// Identity of the media.
+    pub media_set_id: Uuid,
+    /// Identity of the backup.
+    pub backup_set_id: Uuid,
+    /// Number of families, 1…64.
+    pub families: u16,
+    /// How blocks are encrypted.
+    pub cipher: CipherId,
+    /// What the set contains.
+    pub kind: SetKind,
+    /// Alignment unit of device writes in bytes, 512…65536.
+    pub block_size: u32,
+    /// Most bytes in a block, its header included: 64 KiB…64 MiB.
+    pub transfer_size: u32,
+    /// The codec asked for, for information: number and level.
+    pub codec: (u8, i8),
+    /// Microseconds since 1970, UTC.
+    pub started_at: i64,
+    /// Name of the engine, at most 16 ASCII characters.
+    pub engine: String,
+    /// Version of the program, at most 16 ASCII characters.
+    pub tool_version: String,
+    /// The full that a differential belongs to.
+    pub base_backup_set_id: Option<Uuid>,
+    /// The data key, wrapped for each recipient.
+    pub keys: Vec<WrappedKey>,
+    /// Streams known at the start.
+    pub streams: Vec<StreamRecord>,
+    /// Names; `None` on encrypted media.
+    pub label: Option<Label>,
+}
+
+/// The header of one family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyHeader {
+    /// What all families share.
+    pub set: SetHeader,
+    /// Which of them this is, from 1.
+    pub family: u16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Fixed {
+    magic: [u8; 8],
+    format_version: U16,
+    reserved_a: [u8; 2],
+    header_length: U32,
+    media_set_id: [u8; 16],
+    backup_set_id: [u8; 16],
+    family: U16,
+    families: U16,
+    parity_families: U16,
+    cipher: u8,
+    kind: u8,
+    block_size: U32,
+    transfer_size: U32,
+    window: U32,
+    codec: u8,
+    level: u8,
+    reserved_b: [u8; 2],
+    started_at: I64,
+    engine: [u8; 16],
+    tool_version: [u8; 16],
+    base_backup_set_id: [u8; 16],
+    key_count: U32,
+    stream_count: U32,
+    label_length: U32,
+    reserved_c: [u8; 112],
+    header_crc: U32,
+}
+const FIXED: usize = 256;
+const _: () = assert!(size_of::<Fixed>() == FIXED);
+const CRC_AT: std::ops::Range<usize> = 252..256;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct FixedStream {
+    id: U16,
+    role: u8,
+    reserved_a: u8,
+    layer: U16,
+    reserved_b: [u8; 2],
+    unit: U32,
+    map_window: U32,
+    size: U64,
+    reserved_c: [u8; 8],
+}
+const STREAM: usize = 32;
+const _: () = assert!(size_of::<FixedStream>() == STREAM);
+
+impl FamilyHeader {
+    /// The header as it stands at the start of the family: a multiple of `block_size`, checksum included.
+    pub fn encode(&self) -> Vec<u8> {
+        let set = &self.set;
+        let label = set.label.as_ref().map(|label| serde_json::to_vec(label).unwrap_or_default()).unwrap_or_default();
+        let content = FIXED + set.keys.len() * WrappedKey::LENGTH + set.streams.len() * STREAM + label.len();
+        let length =
+            round_up(content.max(HEADER_MIN) as u64, u64::from(set.block_size.max(HEADER_MIN as u32))) as usize;
+        let fixed = Fixed {
+            magic: MAGIC,
+            format_version: U16::new(FORMAT_VERSION),
+            reserved_a: [0; 2],
+            header_length: U32::new(length as u32),
+            media_set_id: *set.media_set_id.as_bytes(),
+            backup_set_id: *set.backup_set_id.as_bytes(),
+            family: U16::new(self.family),
+            families: U16::new(set.families),
+            parity_families: U16::new(0),
+            cipher: set.cipher.number(),
+            kind: set.kind.code(),
+            block_size: U32::new(set.block_size),
+            transfer_size: U32::new(set.transfer_size),
+            window: U32::new(0),
+            codec: set.codec.0,
+            level: set.codec.1.cast_unsigned(),
+            reserved_b: [0; 2],
+            started_at: I64::new(set.started_at),
+            engine: padded(&set.engine),
+            tool_version: padded(&set.tool_version),
+            base_backup_set_id: set.base_backup_set_id.map_or([0; 16], |id| *id.as_bytes()),
+            key_count: U32::new(set.keys.len() as u32),
+            stream_count: U32::new(set.streams.len() as u32),
+            label_length: U32::new(label.len() as u32),
+            reserved_c: [0; 112],
+            header_crc: U32::new(0),
+        };
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(fixed.as_bytes());
+        for key in &set.keys {
+            bytes.extend_from_slice(&key.to_bytes());
+        }
+        for stream in &set.streams {
+            bytes.extend_from_slice(encode_stream(stream).as_bytes());
+        }
+        bytes.extend_from_slice(&label);
+        bytes.resize(length, 0);
+        let crc = crc32c(&bytes);
+        bytes[CRC_AT].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// How long the header is, from the first [`HEADER_MIN`] bytes of a family.
+    pub fn length(start: &[u8]) -> Result<usize, Flaw> {
+        let fixed = fixed_part(start)?;
+        let length = fixed.header_length.get() as usize;
+        require((HEADER_MIN..=HEADER_MAX).contains(&length), "header length out of bounds")?;
+        Ok(length)
+    }
+
+    /// Reads and checks a header of exactly [`length`](Self::length) bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let fixed = fixed_part(bytes)?;
+        require(Self::length(bytes)? == bytes.len(), "header has another length than it says")?;
+        let mut unsigned = bytes.to_vec();
+        unsigned[CRC_AT].fill(0);
+        require(crc32c(&unsigned) == fixed.header_crc.get(), "header checksum does not match")?;
+        check_numbers(&fixed)?;
+        decode_checked(&fixed, bytes)
+    }
+}
+
+fn fixed_part(bytes: &[u8]) -> Result<Fixed, Flaw> {
+    let (fixed, _) = Fixed::read_from_prefix(bytes).map_err(|_| Flaw::NotMedia)?;
+    if fixed.magic != MAGIC {
+        return Err(Flaw::NotMedia);
+    }
+    match fixed.format_version.get() {
+        0..=FORMAT_VERSION => Ok(fixed),
+        newer => Err(Flaw::Newer(newer)),
+    }
+}
+
+fn check_numbers(fixed: &Fixed) -> Result<(), Flaw> {
+    let (block_size, transfer_size) = (fixed.block_size.get(), fixed.transfer_size.get());
+    require(block_size.is_power_of_two() && (512..=65536).contains(&block_size), "block size out of bounds")?;
+    require(fixed.header_length.get().is_multiple_of(block_size), "header length is no multiple of the block size")?;
+    require(
+        (1 << 16..=1 << 26).contains(&transfer_size) && transfer_size.is_multiple_of(1 << 16),
+        "transfer size out of bounds",
+    )?;
+    require((1..=MAX_FAMILIES).contains(&fixed.families.get()), "number of families out of bounds")?;
+    require((1..=fixed.families.get()).contains(&fixed.family.get()), "family number out of bounds")?;
+    require(fixed.parity_families.get() == 0, "parity families are not known to this version")?;
+    require(fixed.key_count.get() <= MAX_KEYS, "too many wrapped keys")?;
+    require(
+        (fixed.key_count.get() == 0) == (fixed.cipher == 0),
+        "wrapped keys without a cipher, or a cipher without keys",
+    )?;
+    require(fixed.stream_count.get() <= MAX_HEADER_STREAMS, "too many streams in the header")?;
+    require(fixed.label_length.get() <= MAX_LABEL, "label too long")?;
+    let reserved = [&fixed.reserved_a[..], &fixed.reserved_b, &fixed.reserved_c];
+    require(reserved.iter().all(|bytes| bytes.iter().all(|&b| b == 0)), "reserved bytes of the header are not zero")
+}
+
+fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
+    let mut rest = &bytes[FIXED..];
+    let mut keys = Vec::new();
+    for _ in 0..fixed.key_count.get() {
+        let record = take(&mut rest, WrappedKey::LENGTH)?.first_chunk().ok_or_else(|| broken("wrapped key cut off"))?;
+        keys.push(WrappedKey::from_bytes(record).map_err(|e| broken(e.to_string()))?);
+    }
+    let mut streams: Vec<StreamRecord> = Vec::new();
+    for _ in 0..fixed.stream_count.get() {
+        let stream = decode_stream(take(&mut rest, STREAM)?)?;
+        require(streams.iter().all(|known| known.id != stream.id), "a stream stands twice in the header")?;
+        streams.push(stream);
+    }
+    let label = match fixed.label_length.get() as usize {
+        0 => None,
+        length => {
+            require(fixed.cipher == 0, "a label in clear on encrypted media")?;
+            Some(serde_json::from_slice(take(&mut rest, length)?).map_err(|e| broken(format!("label: {e}")))?)
+        }
+    };
+    require(rest.iter().all(|&b| b == 0), "padding of the header is not zero")?;
+    let base = Uuid::from_bytes(fixed.base_backup_set_id);
+    let kind = SetKind::from_code(fixed.kind)?;
+    require(
+        (kind == SetKind::Differential) != base.is_nil(),
+        "a differential names its full, and only a differential",
+    )?;
+    Ok(FamilyHeader {
+        family: fixed.family.get(),
+        set: SetHeader {
+            media_set_id: Uuid::from_bytes(fixed.media_set_id),
+            backup_set_id: Uuid::from_bytes(fixed.backup_set_id),
+            families: fixed.families.get(),
+            cipher: CipherId::from_number(fixed.cipher).ok_or_else(|| broken("cipher unknown to this version"))?,
+            kind,
+            block_size: fixed.block_size.get(),
+            transfer_size: fixed.transfer_size.get(),
+            codec: (fixed.codec, fixed.level.cast_signed()),
+            started_at: fixed.started_at.get(),
+            engine: unpadded(&fixed.engine)?,
+            tool_version: unpadded(&fixed.tool_version)?,
+            base_backup_set_id: (!base.is_nil()).then_some(base),
+            keys,
+            streams,
+            label,
+        },
+    })
+}
+
+fn encode_stream(stream: &StreamRecord) -> FixedStream {
+    FixedStream {
+        id: U16::new(stream.id),
+        role: 1,
+        reserved_a: 0,
+        layer: U16::new(stream.layer),
+        reserved_b: [0; 2],
+        unit: U32::new(stream.unit),
+        map_window: U32::new(stream.map_window),
+        size: U64::new(stream.size),
+        reserved_c: [0; 8],
+    }
+}
+
+fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
+    let fixed = FixedStream::read_from_bytes(bytes).map_err(|_| broken("stream record cut off"))?;
+    let unit = fixed.unit.get();
+    require(fixed.id.get() != 0 && fixed.role == 1, "stream record of an unknown role")?;
+    require(unit.is_power_of_two() && (4096..=65536).contains(&unit), "unit of a stream out of bounds")?;
+    require(fixed.map_window.get() <= 1 << 22, "map window of a stream out of bounds")?;
+    require(fixed.size.get() <= 1 << 62, "size of a stream out of bounds")?;
+    Ok(StreamRecord {
+        id: fixed.id.get(),
+        layer: fixed.layer.get(),
+        unit,
+        map_window: fixed.map_window.get(),
+        size: fixed.size.get(),
+    })
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Flaw> {
+    let (taken, left) = rest.split_at_checked(length).ok_or_else(|| broken("header is shorter than its tables"))?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn padded(text: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let length = text.len().min(16);
+    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+    bytes
+}
+
+fn unpadded(bytes: &[u8; 16]) -> Result<String, Flaw> {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(16);
+    let (text, padding) = bytes.split_at(end);
+    require(
+        text.iter().all(u8::is_ascii_graphic) && padding.iter().all(|&b| b == 0),
+        "a name in the header is not ASCII",
+    )?;
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> FamilyHeader {
+        FamilyHeader {
+            family: 2,
+            set: SetHeader {
+                media_set_id: Uuid::from_u128(7),
+                backup_set_id: Uuid::from_u128(8),
+                families: 4,
+                cipher: CipherId::None,
+                kind: SetKind::Full,
+                block_size: 4096,
+                transfer_size: 1 << 20,
+                codec: (2, -3),
+                started_at: 1,
+                engine: "sqlite".into(),
+                tool_version: "0.1.0".into(),
+                base_backup_set_id: None,
+                keys: vec![],
+                streams: vec![StreamRecord { id: 1, layer: 0, unit: 4096, map_window: 16384, size: 123 }],
+                label: Some(Label {
+                    name: "nightly".into(), description: "ü".into(), database: "/data/app.db".into()
+                }),
+            },
+        }
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was_written() {
+        let bytes = sample().encode();
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(FamilyHeader::decode(&bytes), Ok(sample()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let mut bytes = sample().encode();
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(FamilyHeader::decode(&bytes).is_err(), "bit {bit} went unnoticed");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_header_of_a_newer_program_says_so() {
+        let mut bytes = sample().encode();
+        bytes[8] = 9;
+        assert_eq!(FamilyHeader::decode(&bytes), Err(Flaw::Newer(9)));
+    }
+
+    #[test]
+    fn a_header_fills_whole_blocks_of_any_block_size() {
+        let mut header = sample();
+        for block_size in [512, 4096, 65536] {
+            header.set.block_size = block_size;
+            assert_eq!(header.encode().len() % block_size as usize, 0);
+            assert!(FamilyHeader::decode(&header.encode()).is_ok());
+        }
+    }
+}

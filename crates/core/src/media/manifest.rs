@@ -1,0 +1,144 @@
+//! The manifest: what a backup set is, as JSON that `zstd -d` and `jq` can read.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Flaw, SetKind, broken, require};
+
+/// Most bytes of JSON that a manifest may have, packed or not.
+const MANIFEST_MAX: usize = 256 << 20;
+
+/// A backup set, described.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this description.
+    pub schema: u32,
+    /// Version of the program.
+    pub tool_version: String,
+    /// Name of the engine.
+    pub engine: String,
+    /// Version of the database software.
+    pub engine_version: String,
+    /// Where the backup ran.
+    pub host: String,
+    /// The database as the engine names it; information only.
+    pub database: String,
+    /// Full, differential, log.
+    pub kind: SetKind,
+    /// Outside the chain.
+    pub copy_only: bool,
+    /// Identity of the media.
+    pub media_set_id: Uuid,
+    /// Identity of the backup.
+    pub backup_set_id: Uuid,
+    /// The full that a differential belongs to.
+    pub base_backup_set_id: Option<Uuid>,
+    /// `--name`.
+    pub name: String,
+    /// `--description`.
+    pub description: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// RFC 3339: when the last byte of the database was read.
+    pub finished_at: String,
+    /// The codec asked for, as the user writes it.
+    pub codec: String,
+    /// Alignment unit of device writes in bytes.
+    pub block_size: u32,
+    /// Longest block in bytes.
+    pub transfer_size: u32,
+    /// Where the families were written to; information only.
+    pub families: Vec<ManifestFamily>,
+    /// What the set restores to.
+    pub streams: Vec<ManifestStream>,
+    /// How the page map was made; `None` without one.
+    pub map: Option<ManifestMap>,
+    /// The engine's own account of where the snapshot stands.
+    pub position: Position,
+    /// What went not quite as it should.
+    pub warnings: Vec<String>,
+}
+
+/// One family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestFamily {
+    /// From 1.
+    pub family: u16,
+    /// As the user named it.
+    pub device: String,
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestStream {
+    /// The number that blocks carry.
+    pub id: u16,
+    /// Name of the file, relative.
+    pub name: String,
+    /// Phase of the restore.
+    pub layer: u16,
+    /// Unit of a differential in bytes.
+    pub unit: u32,
+    /// Units per MAP block; 0 without a map.
+    pub map_window: u32,
+    /// Bytes of the restored stream.
+    pub size: u64,
+}
+
+/// How a page map was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestMap {
+    /// `xxh3-128`.
+    pub hash: String,
+    /// 16 hexadecimal digits.
+    pub seed: String,
+}
+
+impl ManifestMap {
+    /// A map made with this seed.
+    pub fn new(seed: u64) -> Self {
+        Self { hash: "xxh3-128".into(), seed: format!("{seed:016x}") }
+    }
+
+    /// The seed as a number.
+    pub fn seed(&self) -> Result<u64, Flaw> {
+        require(self.hash == "xxh3-128", "the page map uses a hash that this version does not know")?;
+        require(self.seed.len() == 16, "the seed of the page map has no 16 digits")?;
+        u64::from_str_radix(&self.seed, 16).map_err(|_| broken("the seed of the page map is no hexadecimal number"))
+    }
+}
+
+/// Where the snapshot stands in the database's history; the values are the engine's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// First position that a restore needs.
+    pub first: serde_json::Value,
+    /// The position that the copied bytes are consistent with.
+    pub checkpoint: serde_json::Value,
+    /// The last position in the set.
+    pub last: serde_json::Value,
+}
+
+/// The packed parts of a manifest: each a Zstandard frame made from at most `part` bytes of JSON.
+pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, usize)>, Flaw> {
+    let json = serde_json::to_vec(manifest).map_err(|e| broken(format!("manifest: {e}")))?;
+    json.chunks(part.max(1))
+        .map(|plain| {
+            let packed = zstd::bulk::compress(plain, 3).map_err(|e| broken(format!("manifest: {e}")))?;
+            Ok((packed, plain.len()))
+        })
+        .collect()
+}
+
+/// Reads a manifest from the joined plain parts.
+pub fn unpack_manifest(json: &[u8]) -> Result<Manifest, Flaw> {
+    require(json.len() <= MANIFEST_MAX, "manifest out of bounds")?;
+    let manifest: Manifest = serde_json::from_slice(json).map_err(|e| broken(format!("manifest: {e}")))?;
+    require(manifest.schema == 0, "manifest of a newer fullbore")?;
+    for stream in &manifest.streams {
+        let unit_fits = stream.unit.is_power_of_two() && (4096..=65536).contains(&stream.unit);
+        require(unit_fits && stream.id != 0, "a stream of the manifest is out of bounds")?;
+        require(stream.size <= 1 << 62 && stream.map_window <= 1 << 22, "a stream of the manifest is out of bounds")?;
+    }
+    Ok(manifest)
+}

@@ -1,0 +1,124 @@
+//! The end of a backup: manifest, index, trailer and footer of every family, and the commit.
+
+use super::stripe::{Board, Hand};
+use crate::checksum::xxh3_128_le;
+use crate::cipher::{DataKey, FooterKey};
+use crate::error::{Error, Result};
+use crate::media::{
+    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, SetHeader, TAG, Trailer, family_length,
+    pack_manifest,
+};
+use crate::meter::Clock;
+
+/// Codec number of the manifest's parts: Zstandard.
+const MANIFEST_CODEC: u8 = 2;
+
+/// Writes the last blocks of families and their footers.
+pub(super) struct Finisher<'a> {
+    pub board: &'a Board,
+    pub set: &'a SetHeader,
+    pub data_key: Option<&'a DataKey>,
+    pub hand: Hand,
+    pub clock: Clock,
+    pub finished_at: i64,
+}
+
+/// A family that has everything but its footer.
+#[derive(Debug, Clone)]
+pub(super) struct Closed {
+    /// Its digest.
+    pub digest: [u8; 32],
+    /// Bytes with the footer.
+    pub length: u64,
+    trailer: BlockReference,
+    block_count: u64,
+    /// Plain bytes of DATA blocks.
+    pub data_bytes: u64,
+    /// Bytes of ZERO runs.
+    pub zero_bytes: u64,
+}
+
+impl Finisher<'_> {
+    /// Writes manifest, last index and trailer of `family`.
+    pub fn close(&mut self, family: u16, manifest: &Manifest) -> Result<Closed> {
+        let manifest = self.write_manifest(family, manifest)?;
+        self.board.flush_index(family, &mut self.hand, &mut self.clock)?;
+        let trailer = {
+            let state = self.board.lock(family);
+            Trailer {
+                block_count: state.block_count + 1,
+                data_bytes: state.data_bytes,
+                zero_bytes: state.zero_bytes,
+                index: state.index.clone(),
+                manifest,
+            }
+        };
+        let payload = trailer.encode();
+        if payload.len() + 4096 > self.set.transfer_size as usize {
+            return Err(Error::refused(
+                "--max-transfer-size",
+                format!("the index of a family does not fit into blocks of {} bytes", self.set.transfer_size),
+                "take a larger --max-transfer-size or more --stripes",
+            ));
+        }
+        let mut bytes = Vec::new();
+        let block = self.board.unpacked_block(BlockKind::Trailer, 0, &[], &payload, &mut bytes);
+        let reference = self.board.place_in_family(family, block, &mut self.hand, &mut self.clock)?;
+        let state = self.board.lock(family);
+        Ok(Closed {
+            digest: state.digest(),
+            length: family_length(state.position(), self.set.block_size),
+            trailer: reference,
+            block_count: trailer.block_count,
+            data_bytes: trailer.data_bytes,
+            zero_bytes: trailer.zero_bytes,
+        })
+    }
+
+    fn write_manifest(&mut self, family: u16, manifest: &Manifest) -> Result<Vec<BlockReference>> {
+        // Packed parts may be a little longer than plain ones when nothing can be saved.
+        let part = self.set.transfer_size as usize - 4096 - TAG;
+        let flaw = |flaw: crate::media::Flaw| {
+            Error::refused("manifest", flaw.to_string(), "this is a defect: please report it")
+        };
+        let parts = pack_manifest(manifest, part.min(1 << 20) - (part >> 6)).map_err(flaw)?;
+        if parts.len() > MAX_MANIFEST_PARTS {
+            return Err(Error::refused("manifest", "it has too many parts", "take a larger --max-transfer-size"));
+        }
+        let mut references = Vec::with_capacity(parts.len());
+        let mut bytes = Vec::new();
+        for (packed, plain) in &parts {
+            let plain_bytes = zstd::bulk::decompress(packed, *plain).map_err(|e| Error::io("pack", "manifest", e))?;
+            let digest = (*plain, xxh3_128_le(0, &plain_bytes));
+            let block =
+                self.board.packed_block(BlockKind::Manifest, MANIFEST_CODEC, 0, &[], packed, digest, &mut bytes);
+            references.push(self.board.place_in_family(family, block, &mut self.hand, &mut self.clock)?);
+        }
+        Ok(references)
+    }
+
+    /// Writes padding and footer of `family`; `all` are all families, and make the footer of family 1 the commit record.
+    pub fn write_footer(&mut self, family: u16, all: &[Closed]) -> Result<()> {
+        let closed = &all[usize::from(family) - 1];
+        let commit = (family == 1).then(|| Commit {
+            set_block_count: all.iter().map(|family| family.block_count).sum(),
+            digests: all.iter().map(|family| family.digest).collect(),
+        });
+        let footer = Footer {
+            family,
+            families: self.set.families,
+            media_set_id: self.set.media_set_id,
+            backup_set_id: self.set.backup_set_id,
+            family_length: closed.length,
+            trailer_offset: closed.trailer.offset,
+            trailer_length: closed.trailer.length,
+            block_count: closed.block_count,
+            finished_at: self.finished_at,
+            family_digest: closed.digest,
+            commit,
+            mac: [0; 32],
+        };
+        let bytes = footer.encode(|bytes| self.data_key.map_or([0; 32], |key| FooterKey::new(key).mac(bytes)));
+        self.board.finish(family, &bytes, &mut self.hand, &mut self.clock)
+    }
+}

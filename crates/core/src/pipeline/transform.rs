@@ -1,0 +1,313 @@
+//! Transform workers: from a filled buffer to sealed blocks in the stripes.
+
+use crossbeam_channel::Receiver;
+
+use super::page_map::{MAP_ENTRY, PageMap};
+use super::stripe::{BlockBytes, Board, Hand, Unsealed};
+use crate::checksum::{UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
+use crate::codec::Encoder;
+use crate::error::{Error, Result};
+use crate::media::{
+    BLOCK_HEADER, BlockBody, BlockKind, PADDED_HEAD, RUN, Run, RunKind, StreamRecord, padded_run_capacity,
+};
+use crate::meter::{Clock, Progress, Spent};
+use crate::pool::Buffer;
+use crate::source::{Extent, Source};
+use crate::unpack::BaseMap;
+
+/// A buffer that a reader has filled from [`PADDED_HEAD`] on.
+pub(super) struct Filled {
+    pub buffer: Buffer,
+    pub extent: Extent,
+}
+
+/// What tells a worker which units to store.
+pub(super) enum Selection<'a> {
+    /// A full: all of them, and their hashes go into the map.
+    All { map: &'a PageMap, hasher: UnitHasher },
+    /// A full of an engine without a page map.
+    Unmapped,
+    /// A differential: those whose hash differs from the full's.
+    Changed { base: &'a BaseMap, hasher: UnitHasher },
+}
+
+/// One worker with everything it needs; nothing is chosen inside its loop.
+pub(super) struct Worker<'a> {
+    pub board: &'a Board,
+    pub source: &'a dyn Source,
+    pub streams: &'a [StreamRecord],
+    pub selection: Selection<'a>,
+    pub encoder: Encoder,
+    pub hand: Hand,
+    /// Packed payloads are made here.
+    pub scratch: Buffer,
+    /// Changed units of a differential are gathered here.
+    pub gathered: Option<Gathered>,
+    pub clock: Clock,
+    pub progress: &'a Progress,
+    pub runs: Vec<Run>,
+    pub entries: Vec<u8>,
+}
+
+/// Changed units from several extents on their way into one block.
+pub(super) struct Gathered {
+    buffer: Buffer,
+    length: usize,
+    runs: Vec<Run>,
+    stream: u16,
+    layer: u16,
+}
+
+impl Gathered {
+    pub fn new(buffer: Buffer) -> Self {
+        Self { buffer, length: 0, runs: Vec::new(), stream: 0, layer: 0 }
+    }
+}
+
+impl Worker<'_> {
+    /// Works until the readers are done.
+    pub fn run(&mut self, filled: &Receiver<Filled>) -> Result<()> {
+        loop {
+            self.clock.lap(Spent::Busy);
+            let received = filled.recv();
+            self.clock.lap(Spent::Starved);
+            let Ok(Filled { buffer, extent }) = received else { break };
+            let length = u64::from(extent.length);
+            match self.selection {
+                Selection::Changed { .. } => self.gather(buffer, extent)?,
+                Selection::All { .. } | Selection::Unmapped => self.store(buffer, extent)?,
+            }
+            self.clock.pass(length);
+            self.progress.advance(length);
+        }
+        self.emit_gathered()?;
+        self.clock.lap(Spent::Busy);
+        Ok(())
+    }
+
+    fn stream(&self, id: u16) -> Result<StreamRecord> {
+        self.streams.iter().find(|stream| stream.id == id).cloned().ok_or_else(|| {
+            Error::refused(
+                "source",
+                format!("gave bytes of stream {id}, which it did not announce"),
+                "this is a defect: please report it",
+            )
+        })
+    }
+
+    /// A full: one block per extent, without the units that are zero or free.
+    fn store(&mut self, mut buffer: Buffer, extent: Extent) -> Result<()> {
+        let stream = self.stream(extent.stream)?;
+        let data = &mut buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
+        self.runs.clear();
+        self.entries.clear();
+        let capacity = padded_run_capacity(self.board.tag_length());
+        for (at, unit) in data.chunks_mut(stream.unit as usize).enumerate() {
+            let offset = extent.offset + at as u64 * u64::from(stream.unit);
+            let free = self.source.is_free(stream.id, offset);
+            let extends_zero = self.runs.last().is_some_and(|run| run.kind == RunKind::Zero);
+            // A new ZERO run needs room for itself and for the DATA run behind it.
+            let zero = (free || is_zero(unit)) && (extends_zero || self.runs.len() + 2 <= capacity);
+            if free && !zero {
+                unit.fill(0);
+            }
+            push_unit(&mut self.runs, offset, unit.len() as u32, if zero { RunKind::Zero } else { RunKind::Data });
+            if let Selection::All { hasher, .. } = &self.selection {
+                self.entries.extend_from_slice(&if zero { ZERO_UNIT } else { hasher.hash(unit) });
+            }
+        }
+        let length = compact(data, extent.offset, &self.runs);
+        let runs = std::mem::take(&mut self.runs);
+        self.emit(buffer, length, &runs, extent.stream, extent.layer)?;
+        self.runs = runs;
+        self.emit_map(&stream, extent.offset)
+    }
+
+    fn emit_map(&mut self, stream: &StreamRecord, offset: u64) -> Result<()> {
+        let Selection::All { map, .. } = &self.selection else { return Ok(()) };
+        for window in map.add(stream, offset, &self.entries)? {
+            let run = [Run { offset: window.offset, length: window.length, kind: RunKind::Mapped }];
+            let mut bytes = Vec::new();
+            let block = self.board.unpacked_block(BlockKind::Map, window.stream, &run, &window.entries, &mut bytes);
+            self.board.place(block, &mut self.hand, &mut self.clock)?;
+        }
+        Ok(())
+    }
+
+    /// A differential: the changed units of an extent join those gathered before.
+    fn gather(&mut self, buffer: Buffer, extent: Extent) -> Result<()> {
+        let stream = self.stream(extent.stream)?;
+        let Selection::Changed { base, hasher } = &self.selection else { return Ok(()) };
+        let data = &buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
+        base.entries(stream.id, extent.offset, data.len().div_ceil(stream.unit as usize), &mut self.entries)?;
+        let hasher = hasher.clone();
+        let known = std::mem::take(&mut self.entries);
+        for ((at, unit), entry) in data.chunks(stream.unit as usize).enumerate().zip(known.chunks_exact(MAP_ENTRY)) {
+            let offset = extent.offset + at as u64 * u64::from(stream.unit);
+            let zero = self.source.is_free(stream.id, offset) || is_zero(unit);
+            let now = if zero { ZERO_UNIT } else { hasher.hash(unit) };
+            if now != entry {
+                self.gather_unit(&extent, offset, unit, zero)?;
+            }
+        }
+        self.entries = known;
+        Ok(())
+    }
+
+    fn gather_unit(&mut self, extent: &Extent, offset: u64, unit: &[u8], zero: bool) -> Result<()> {
+        let capacity = padded_run_capacity(self.board.tag_length());
+        let full = self.gathered.as_ref().is_some_and(|gathered| {
+            gathered.runs.len() + 1 > capacity
+                || PADDED_HEAD + gathered.length + unit.len() > gathered.buffer.len()
+                || (gathered.stream, gathered.layer) != (extent.stream, extent.layer)
+                || gathered.runs.last().is_some_and(|run| run.end() > offset)
+        });
+        if full {
+            self.emit_gathered()?;
+        }
+        let Some(gathered) = self.gathered.as_mut() else { return Ok(()) };
+        (gathered.stream, gathered.layer) = (extent.stream, extent.layer);
+        push_unit(&mut gathered.runs, offset, unit.len() as u32, if zero { RunKind::Zero } else { RunKind::Data });
+        if !zero {
+            let at = PADDED_HEAD + gathered.length;
+            gathered.buffer[at..at + unit.len()].copy_from_slice(unit);
+            gathered.length += unit.len();
+        }
+        Ok(())
+    }
+
+    /// Makes a block of what was gathered; it is copied, for the buffer is kept.
+    fn emit_gathered(&mut self) -> Result<()> {
+        let Some(mut gathered) = self.gathered.take() else { return Ok(()) };
+        if gathered.runs.is_empty() {
+            self.gathered = Some(gathered);
+            return Ok(());
+        }
+        let length = gathered.length;
+        let runs = std::mem::take(&mut gathered.runs);
+        let packed = self.pack(&gathered.buffer, length, &runs)?;
+        let block = lay_out(self.board, &mut gathered.buffer, &mut self.scratch, packed, length, &runs);
+        let bytes = match block.bytes {
+            Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
+            Laid::Plain(range) => BlockBytes::Kept(&mut gathered.buffer[range]),
+        };
+        let unsealed = unsealed(bytes, &block.shape, gathered.stream, gathered.layer, &runs, length);
+        self.board.place(unsealed, &mut self.hand, &mut self.clock)?;
+        self.gathered = Some(Gathered::new(gathered.buffer));
+        Ok(())
+    }
+
+    /// Makes a block of the first `length` data bytes in `buffer`, whose runs are `runs`.
+    fn emit(&mut self, mut buffer: Buffer, length: usize, runs: &[Run], stream: u16, layer: u16) -> Result<()> {
+        let packed = self.pack(&buffer, length, runs)?;
+        let block = lay_out(self.board, &mut buffer, &mut self.scratch, packed, length, runs);
+        let bytes = match block.bytes {
+            Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
+            Laid::Plain(range) if range.start == 0 => BlockBytes::Given(buffer, range.end),
+            Laid::Plain(range) => BlockBytes::Kept(&mut buffer[range]),
+        };
+        let unsealed = unsealed(bytes, &block.shape, stream, layer, runs, length);
+        self.board.place(unsealed, &mut self.hand, &mut self.clock)
+    }
+
+    /// Packs the data bytes into the scratch buffer, behind room for the head; returns size and codec, or `None`
+    /// when that saves nothing.
+    fn pack(&mut self, buffer: &Buffer, length: usize, runs: &[Run]) -> Result<Option<(usize, u8)>> {
+        let head = compact_head(self.board, runs);
+        let plain = &buffer[PADDED_HEAD..PADDED_HEAD + length];
+        if plain.is_empty() {
+            return Ok(None);
+        }
+        let packed = self.encoder.encode(plain, &mut self.scratch[head..])?;
+        Ok(packed.map(|size| (size, self.encoder.id().number())))
+    }
+}
+
+/// Where a block was laid out.
+enum Laid {
+    /// At the start of the scratch buffer, so many bytes.
+    Packed(usize),
+    /// In the source's own buffer.
+    Plain(std::ops::Range<usize>),
+}
+
+struct Shape {
+    codec: u8,
+    prefix_length: usize,
+}
+
+struct LaidOut {
+    bytes: Laid,
+    shape: Shape,
+}
+
+/// Head of a block without padding: header, tag, digest and runs.
+fn compact_head(board: &Board, runs: &[Run]) -> usize {
+    BLOCK_HEADER + board.tag_length() + crate::media::DIGEST + runs.len() * RUN
+}
+
+/// Writes the prefix in front of the payload, wherever that is.
+fn lay_out(
+    board: &Board,
+    buffer: &mut Buffer,
+    scratch: &mut Buffer,
+    packed: Option<(usize, u8)>,
+    length: usize,
+    runs: &[Run],
+) -> LaidOut {
+    let digest = xxh3_128_le(0, &buffer[PADDED_HEAD..PADDED_HEAD + length]);
+    let lead = BLOCK_HEADER + board.tag_length();
+    let head = compact_head(board, runs);
+    let (target, start, prefix_end, bytes, codec) = match packed {
+        Some((size, codec)) => (scratch, 0, head, Laid::Packed(head + size), codec),
+        None => {
+            let start = if board.aligned() { 0 } else { PADDED_HEAD - head };
+            (buffer, start, PADDED_HEAD, Laid::Plain(start..PADDED_HEAD + length), 0)
+        }
+    };
+    BlockBody::encode_prefix(digest, runs, &mut target[start + lead..prefix_end]);
+    LaidOut { bytes, shape: Shape { codec, prefix_length: prefix_end - start - lead } }
+}
+
+fn unsealed<'a>(
+    bytes: BlockBytes<'a>,
+    shape: &Shape,
+    stream: u16,
+    layer: u16,
+    runs: &'a [Run],
+    length: usize,
+) -> Unsealed<'a> {
+    Unsealed {
+        kind: BlockKind::Data,
+        codec: shape.codec,
+        stream,
+        layer,
+        runs,
+        prefix_length: shape.prefix_length,
+        plain_length: length,
+        bytes,
+    }
+}
+
+/// Adds a unit to the last run when it continues it.
+fn push_unit(runs: &mut Vec<Run>, offset: u64, length: u32, kind: RunKind) {
+    match runs.last_mut() {
+        Some(run) if run.kind == kind && run.end() == offset && run.length.checked_add(length).is_some() => {
+            run.length += length
+        }
+        _ => runs.push(Run { offset, length, kind }),
+    }
+}
+
+/// Moves the DATA runs of an extent together; returns how many bytes they are.
+fn compact(data: &mut [u8], start: u64, runs: &[Run]) -> usize {
+    let mut end = 0;
+    for run in runs.iter().filter(|run| run.kind == RunKind::Data) {
+        let from = (run.offset - start) as usize;
+        if from != end {
+            data.copy_within(from..from + run.length as usize, end);
+        }
+        end += run.length as usize;
+    }
+    end
+}

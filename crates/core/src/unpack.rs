@@ -1,1 +1,0 @@
-//! unpack (to come).

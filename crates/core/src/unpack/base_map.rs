@@ -1,0 +1,133 @@
+//! The page map of a full, read window by window while a differential is made.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::set::MediaSet;
+use crate::checksum::ZERO_UNIT;
+use crate::error::{Error, Result};
+use crate::media::{BlockKind, BlockReference, ManifestStream, SetKind};
+
+/// Bytes of one entry.
+const ENTRY: usize = 16;
+/// Windows kept: more than readers and workers use at once.
+const WINDOWS_KEPT: usize = 16;
+
+/// The map of one full. All threads share it.
+pub struct BaseMap {
+    streams: Vec<ManifestStream>,
+    seed: u64,
+    backup_set_id: uuid::Uuid,
+    places: HashMap<(u16, u64), (usize, BlockReference)>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    set: MediaSet,
+    /// Least recently used first.
+    kept: Vec<((u16, u64), Arc<Vec<u8>>)>,
+}
+
+impl BaseMap {
+    /// Finds all MAP blocks of a full.
+    pub fn open(mut set: MediaSet) -> Result<Self> {
+        let name = format!("base {}", set.header().backup_set_id);
+        let refused = |why: &str| Error::refused(&name, why, "take a full first (--kind full)");
+        if set.header().kind != SetKind::Full {
+            return Err(refused("it is no full; a differential is always made against a full"));
+        }
+        let manifest = set.manifest().cloned().ok_or_else(|| refused("it is a pipe; the base must be in files"))?;
+        let map = manifest.map.as_ref().ok_or_else(|| refused("it has no page map"))?;
+        let seed = map.seed().map_err(|flaw| refused(&flaw.to_string()))?;
+        let windows: HashMap<u16, u64> = manifest
+            .streams
+            .iter()
+            .map(|stream| (stream.id, u64::from(stream.unit) * u64::from(stream.map_window)))
+            .collect();
+        let mut places = HashMap::new();
+        let (families, data_key) = set.parts_mut();
+        for (at, family) in families.iter_mut().enumerate() {
+            family.for_each_entry(data_key, |entry| {
+                let window = windows.get(&entry.stream.get()).copied().filter(|&bytes| bytes > 0);
+                if let (true, Some(bytes)) = (entry.kind == BlockKind::Map as u8, window) {
+                    let place = BlockReference { offset: entry.offset.get(), length: entry.length.get() };
+                    places.insert((entry.stream.get(), entry.first.get() / bytes), (at, place));
+                }
+            })?;
+        }
+        let backup_set_id = set.header().backup_set_id;
+        Ok(Self {
+            streams: manifest.streams,
+            seed,
+            backup_set_id,
+            places,
+            inner: Mutex::new(Inner { set, kept: Vec::new() }),
+        })
+    }
+
+    /// The backup set it belongs to.
+    pub fn backup_set_id(&self) -> uuid::Uuid {
+        self.backup_set_id
+    }
+
+    /// The secret seed of the hashes.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The streams of the full.
+    pub fn streams(&self) -> &[ManifestStream] {
+        &self.streams
+    }
+
+    /// Puts the entries of `count` units from byte `offset` on into `into`. Units that the full did not have are zero.
+    pub fn entries(&self, stream: u16, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
+        into.clear();
+        let Some(known) = self.streams.iter().find(|known| known.id == stream && known.map_window > 0) else {
+            into.resize(count * ENTRY, ZERO_UNIT[0]);
+            return Ok(());
+        };
+        let first = offset / u64::from(known.unit);
+        let units = known.size.div_ceil(u64::from(known.unit));
+        let mut unit = first;
+        let end = first + count as u64;
+        while unit < end.min(units) {
+            let number = unit / u64::from(known.map_window);
+            let window = self.window(known, number)?;
+            let place = (unit % u64::from(known.map_window)) as usize * ENTRY;
+            let wanted = ((end.min(units) - unit) as usize * ENTRY).min(window.len().saturating_sub(place));
+            if wanted == 0 {
+                return Err(Error::incomplete(
+                    format!("base {}", self.backup_set_id),
+                    "its page map has a gap",
+                    "take a full",
+                ));
+            }
+            into.extend_from_slice(&window[place..place + wanted]);
+            unit += (wanted / ENTRY) as u64;
+        }
+        into.resize(count * ENTRY, ZERO_UNIT[0]);
+        Ok(())
+    }
+
+    fn window(&self, stream: &ManifestStream, number: u64) -> Result<Arc<Vec<u8>>> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (stream.id, number);
+        if let Some(at) = inner.kept.iter().position(|(kept, _)| *kept == key) {
+            let hit = inner.kept.remove(at);
+            let window = Arc::clone(&hit.1);
+            inner.kept.push(hit);
+            return Ok(window);
+        }
+        let gap = || Error::incomplete(format!("base {}", self.backup_set_id), "its page map has a gap", "take a full");
+        let &(family, reference) = self.places.get(&key).ok_or_else(gap)?;
+        let (families, data_key) = inner.set.parts_mut();
+        let (_, entries) = families.get_mut(family).ok_or_else(gap)?.block(reference, BlockKind::Map, data_key)?;
+        let window = Arc::new(entries);
+        if inner.kept.len() == WINDOWS_KEPT {
+            inner.kept.remove(0);
+        }
+        inner.kept.push((key, Arc::clone(&window)));
+        Ok(window)
+    }
+}

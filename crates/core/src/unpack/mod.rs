@@ -1,0 +1,16 @@
+//! The way back: families in, blocks checked and unpacked, bytes into a target. A verification is the same
+//! with a target that throws everything away.
+
+mod base_map;
+mod block;
+mod family;
+mod parse;
+mod restore;
+mod set;
+mod target;
+
+pub use base_map::BaseMap;
+pub use family::Family;
+pub use restore::{Unpack, UnpackOutcome};
+pub use set::{FamilyPlace, MediaSet, group};
+pub use target::{FileTarget, NullTarget, Target};

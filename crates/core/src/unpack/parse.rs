@@ -1,0 +1,322 @@
+//! Parsing a family from its start to its end: every byte is looked at, and the digest of what stands there is
+//! compared with the footer and with the index inside the family.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::block::{BlockOpener, Plain};
+use super::family::{Family, authenticate_footer, check_footer, check_place, damage};
+use crate::cipher::DataKey;
+use crate::error::{Error, Result};
+use crate::media::{
+    BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, DIGEST, FOOTER, FamilyDigest, FamilyHeader, Flaw, Footer,
+    HEADER_MIN, IndexEntry, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity,
+};
+use crate::pool::{Piece, Pool};
+use crate::supply::Supply;
+
+/// A DATA or MAP block as it stands on the media; header checked, body not.
+pub(super) struct RawBlock {
+    /// Where it stands in its family.
+    pub offset: u64,
+    /// The checked header.
+    pub header: BlockHeader,
+    /// Header and body.
+    pub bytes: Piece,
+}
+
+/// What a parsed family ended with.
+pub(super) struct Parsed {
+    /// Its footer, checked against everything before it.
+    pub footer: Footer,
+    /// The joined MANIFEST parts.
+    pub manifest: Vec<u8>,
+}
+
+/// A family being read in order.
+pub(super) struct Parser<'a> {
+    supply: &'a mut dyn Supply,
+    header: &'a FamilyHeader,
+    data_key: Option<&'a DataKey>,
+    opener: BlockOpener,
+    pool: &'a Arc<Pool>,
+    pieces: VecDeque<Piece>,
+    position: u64,
+    digest: FamilyDigest,
+    pending: Vec<IndexEntry>,
+    index: Vec<BlockReference>,
+    manifest_at: Vec<BlockReference>,
+    manifest: Vec<u8>,
+    block_count: u64,
+    data_bytes: u64,
+}
+
+/// Reads the header of a pipe and hands the pipe on, with the bytes that were read too far.
+pub(super) fn open_pipe(mut supply: Box<dyn Supply>) -> Result<(Family, VecDeque<Piece>)> {
+    let mut pieces = VecDeque::new();
+    let mut held = 0;
+    let mut wanted = HEADER_MIN;
+    let header_bytes = loop {
+        while held < wanted {
+            let Some(piece) = supply.next()? else {
+                return Err(Error::incomplete(
+                    supply.device(),
+                    "the stream ends inside its header",
+                    "send a whole family",
+                ));
+            };
+            held += piece.len();
+            pieces.push_back(piece);
+        }
+        let start: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).take(wanted).collect();
+        let length = FamilyHeader::length(&start).map_err(|flaw| damage(supply.device(), 0, flaw))?;
+        if length <= wanted {
+            break start;
+        }
+        wanted = length;
+    };
+    let header = FamilyHeader::decode(&header_bytes).map_err(|flaw| damage(supply.device(), 0, flaw))?;
+    Ok((Family::piped(supply, header, header_bytes), pieces))
+}
+
+impl<'a> Parser<'a> {
+    /// Begins at the header; `ahead` are pieces that were read already.
+    pub fn new(
+        family: &'a mut Family,
+        data_key: Option<&'a DataKey>,
+        pool: &'a Arc<Pool>,
+        ahead: VecDeque<Piece>,
+    ) -> Result<Self> {
+        let header_bytes = family.header_bytes().to_vec();
+        let (supply, header) = family.split();
+        let mut parser = Self {
+            supply,
+            header,
+            data_key,
+            opener: BlockOpener::new(data_key)?,
+            pool,
+            pieces: ahead,
+            position: 0,
+            digest: FamilyDigest::new(&header_bytes),
+            pending: Vec::new(),
+            index: Vec::new(),
+            manifest_at: Vec::new(),
+            manifest: Vec::new(),
+            block_count: 0,
+            data_bytes: 0,
+        };
+        for part in header_bytes.chunks(pool.size()) {
+            if *parser.take(part.len())? != *part {
+                return Err(Error::damaged(parser.supply.device(), 0, "the header changed while the family was read"));
+            }
+        }
+        Ok(parser)
+    }
+
+    /// The next DATA or MAP block; `None` after the last one, when [`finish`](Self::finish) is due. Blocks of
+    /// other kinds are checked on the way.
+    pub fn next(&mut self) -> Result<Option<RawBlock>> {
+        loop {
+            let offset = self.position;
+            let header = self.peek_header()?;
+            let bytes = self.take(header.block_length())?;
+            let entry = self.entry(&header, &bytes, offset)?;
+            self.digest.add(&entry);
+            self.block_count += 1;
+            let reference = BlockReference { offset, length: header.block_length() as u32 };
+            match header.kind {
+                BlockKind::Data | BlockKind::Map => {
+                    self.expect_room(offset)?;
+                    self.pending.push(entry);
+                    self.data_bytes += if header.kind == BlockKind::Data { u64::from(header.plain_length) } else { 0 };
+                    return Ok(Some(RawBlock { offset, header, bytes }));
+                }
+                BlockKind::Manifest => {
+                    self.expect_room(offset)?;
+                    self.pending.push(entry);
+                    self.take_manifest(&header, &bytes, reference)?;
+                }
+                BlockKind::Index => self.check_index(&header, &bytes, reference)?,
+                BlockKind::Trailer => {
+                    self.check_trailer(&header, &bytes, offset)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Checks padding and footer, and that nothing follows.
+    pub fn finish(mut self) -> Result<Parsed> {
+        let length = family_length(self.position, self.header.set.block_size);
+        let footer_at = length - FOOTER as u64;
+        let trailer_end = self.position;
+        while self.position < footer_at {
+            let part = (footer_at - self.position).min(self.pool.size() as u64) as usize;
+            let at = self.position;
+            if !crate::checksum::is_zero(&self.take(part)?) {
+                return Err(self.damaged(at, "padding is not zero"));
+            }
+        }
+        let bytes = self.take(FOOTER)?.to_vec();
+        let footer = Footer::decode(&bytes).map_err(|flaw| damage(self.supply.device(), footer_at, flaw))?;
+        check_footer(self.supply.device(), footer_at, self.header, &footer)?;
+        authenticate_footer(self.supply.device(), &footer, &bytes, self.data_key)?;
+        let trailer_ends = footer.trailer_offset.checked_add(u64::from(footer.trailer_length));
+        let same = footer.family_length == length
+            && footer.block_count == self.block_count
+            && footer.family_digest == self.digest.value()
+            && trailer_ends == Some(trailer_end);
+        if !same {
+            return Err(self
+                .damaged(footer_at, "the footer does not describe this family (digest, length or number of blocks)"));
+        }
+        while let Some(piece) = self.next_piece()? {
+            if !piece.is_empty() {
+                return Err(self.damaged(length, "bytes after the footer"));
+            }
+        }
+        Ok(Parsed { footer, manifest: self.manifest })
+    }
+
+    fn damaged(&self, offset: u64, what: &str) -> Error {
+        Error::damaged(self.supply.device(), offset, what)
+    }
+
+    fn flawed(&self, offset: u64, flaw: Flaw) -> Error {
+        damage(self.supply.device(), offset, flaw)
+    }
+
+    /// An INDEX block must stand wherever a full one is due.
+    fn expect_room(&self, offset: u64) -> Result<()> {
+        let capacity = index_capacity(self.header.set.transfer_size);
+        if self.pending.len() < capacity { Ok(()) } else { Err(self.damaged(offset, "an index block is missing here")) }
+    }
+
+    fn peek_header(&mut self) -> Result<BlockHeader> {
+        let mut bytes = [0; BLOCK_HEADER];
+        let mut filled = 0;
+        let mut at = 0;
+        while filled < BLOCK_HEADER {
+            while at >= self.pieces.len() {
+                let Some(piece) = self.supply.next()? else {
+                    return Err(self.damaged(self.position + filled as u64, "the family ends inside a block"));
+                };
+                self.pieces.push_back(piece);
+            }
+            let piece = &self.pieces[at];
+            let count = piece.len().min(BLOCK_HEADER - filled);
+            bytes[filled..filled + count].copy_from_slice(&piece[..count]);
+            filled += count;
+            at += 1;
+        }
+        let header = BlockHeader::decode(&bytes, self.header.set.transfer_size);
+        let header = header.and_then(|header| check_place(&header, self.header).map(|()| header));
+        header.map_err(|flaw| self.flawed(self.position, flaw))
+    }
+
+    fn next_piece(&mut self) -> Result<Option<Piece>> {
+        match self.pieces.pop_front() {
+            Some(piece) => Ok(Some(piece)),
+            None => self.supply.next(),
+        }
+    }
+
+    /// The next `length` bytes in one piece: without a copy when they lie in one transfer.
+    fn take(&mut self, length: usize) -> Result<Piece> {
+        let Some(first) = self.next_piece()? else { return Err(self.damaged(self.position, "the family ends here")) };
+        if first.len() >= length {
+            let taken = first.slice(0..length);
+            if first.len() > length {
+                self.pieces.push_front(first.slice(length..first.len()));
+            }
+            self.position += length as u64;
+            return Ok(taken);
+        }
+        let mut buffer = self.pool.take()?;
+        let mut filled = 0;
+        let mut piece = Some(first);
+        while filled < length {
+            let Some(source) = piece.take() else {
+                return Err(self.damaged(self.position + filled as u64, "the family ends inside a block"));
+            };
+            let count = source.len().min(length - filled);
+            buffer[filled..filled + count].copy_from_slice(&source[..count]);
+            filled += count;
+            if count < source.len() {
+                self.pieces.push_front(source.slice(count..source.len()));
+            }
+            drop(source);
+            if filled < length {
+                piece = self.next_piece()?;
+            }
+        }
+        self.position += length as u64;
+        Ok(Piece::new(buffer, 0..length))
+    }
+
+    /// The index entry that this block should have.
+    fn entry(&self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<IndexEntry> {
+        let mut header_bytes = [0; BLOCK_HEADER];
+        header_bytes.copy_from_slice(&bytes[..BLOCK_HEADER]);
+        let span = self.span(header, bytes, offset)?;
+        Ok(IndexEntry::of(header, &header_bytes, offset, span))
+    }
+
+    /// First offset and span of the block's runs; zeros where a cipher hides them.
+    fn span(&self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<(u64, u64)> {
+        if header.run_count == 0 || self.data_key.is_some() {
+            return Ok((0, 0));
+        }
+        let runs = &bytes[BLOCK_HEADER + DIGEST..][..header.run_count as usize * RUN];
+        let number = |at: usize| runs[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let last = runs.len() - RUN;
+        let length = number(last + 8) & u64::from(u32::MAX);
+        let span = number(last).checked_add(length).and_then(|end| end.checked_sub(number(0)));
+        span.map(|span| (number(0), span)).ok_or_else(|| self.damaged(offset, "runs of a block do not ascend"))
+    }
+
+    fn open(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<Vec<u8>> {
+        let size = self.header.set.transfer_size as usize;
+        let (mut decrypted, mut out) = (vec![0; size], vec![0; size]);
+        let opened = self.opener.open(header, bytes, &mut decrypted, &mut out);
+        let (_, plain) = opened.map_err(|flaw| self.flawed(offset, flaw))?;
+        Ok(match plain {
+            Plain::Stored(range) => bytes[range].to_vec(),
+            Plain::Unpacked(range) => out[range].to_vec(),
+        })
+    }
+
+    fn check_index(&mut self, header: &BlockHeader, bytes: &[u8], at: BlockReference) -> Result<()> {
+        let payload = self.open(header, bytes, at.offset)?;
+        let entries = IndexEntry::decode_all(&payload).map_err(|flaw| self.flawed(at.offset, flaw))?;
+        let encrypted = self.data_key.is_some();
+        let seen = |entry: &IndexEntry| if encrypted { entry.without_span() } else { *entry };
+        if !entries.iter().map(seen).eq(self.pending.iter().copied()) {
+            return Err(self.damaged(at.offset, "the index does not describe the blocks before it"));
+        }
+        self.pending.clear();
+        self.index.push(at);
+        Ok(())
+    }
+
+    fn take_manifest(&mut self, header: &BlockHeader, bytes: &[u8], at: BlockReference) -> Result<()> {
+        if self.manifest_at.len() == MAX_MANIFEST_PARTS {
+            return Err(self.damaged(at.offset, "too many manifest parts"));
+        }
+        let part = self.open(header, bytes, at.offset)?;
+        self.manifest.extend(part);
+        self.manifest_at.push(at);
+        Ok(())
+    }
+
+    fn check_trailer(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<()> {
+        let payload = self.open(header, bytes, offset)?;
+        let trailer = Trailer::decode(&payload).map_err(|flaw| self.flawed(offset, flaw))?;
+        let same = trailer.block_count == self.block_count
+            && trailer.data_bytes == self.data_bytes
+            && trailer.index == self.index
+            && trailer.manifest == self.manifest_at
+            && self.pending.is_empty();
+        if same { Ok(()) } else { Err(self.damaged(offset, "the trailer does not describe this family")) }
+    }
+}

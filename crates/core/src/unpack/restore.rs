@@ -1,0 +1,326 @@
+//! Unpacking a set: families are parsed side by side, workers check and unpack blocks, writers fill the target.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use super::block::{BlockOpener, Plain};
+use super::family::{Family, damage};
+use super::parse::{Parsed, Parser, RawBlock};
+use super::set::MediaSet;
+use super::target::Target;
+use crate::cipher::DataKey;
+use crate::error::{Error, Result};
+use crate::halt::Halt;
+use crate::media::{BlockKind, Footer, Manifest, RunKind, SetKind, StreamRecord, unpack_manifest};
+use crate::meter::{Account, Clock, Progress, Spent, Stage};
+use crate::plan::UnpackPlan;
+use crate::pool::{Buffer, Piece, Pool};
+use crate::sink::DeviceAccount;
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// A restore or verification of one set that is about to run.
+pub struct Unpack<'a> {
+    /// Threads and buffers.
+    pub plan: &'a UnpackPlan,
+    /// Where the bytes go.
+    pub target: &'a dyn Target,
+    /// Counters for a display.
+    pub progress: &'a Progress,
+    /// Ends the job early.
+    pub halt: &'a Halt,
+    /// Called every 100 ms: an error ends the job.
+    pub tick: &'a (dyn Fn() -> Result<()> + Sync),
+    /// The pool that the supplies read into: families' chunks and assembled blocks.
+    pub input: &'a Arc<Pool>,
+}
+
+/// What an unpacking did.
+#[derive(Debug, Clone)]
+pub struct UnpackOutcome {
+    /// The manifest, read in full.
+    pub manifest: Manifest,
+    /// The footer of each family, first to last.
+    pub footers: Vec<Footer>,
+    /// media, transform, target.
+    pub stages: Vec<Stage>,
+    /// What each family's device did.
+    pub devices: Vec<(String, DeviceAccount)>,
+    /// Plain bytes unpacked.
+    pub data_bytes: u64,
+    /// Bytes that are zero.
+    pub zero_bytes: u64,
+    /// Bytes of all families.
+    pub stored_bytes: u64,
+}
+
+/// Bytes for the target.
+struct Write {
+    stream: u16,
+    offset: u64,
+    piece: Piece,
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    streams: &'a [StreamRecord],
+    data_key: Option<&'a DataKey>,
+    accounts: Mutex<[Account; 3]>,
+    covered: Mutex<HashMap<u16, (u64, u64)>>,
+}
+
+const MEDIA: usize = 0;
+const TRANSFORM: usize = 1;
+const TARGET: usize = 2;
+
+impl Unpack<'_> {
+    /// Reads all of `set` and checks every byte of it. On an error the target holds something that must not be used.
+    pub fn run(&self, set: &mut MediaSet) -> Result<UnpackOutcome> {
+        let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
+        for pool in [self.input, &output] {
+            let pool = Arc::clone(pool);
+            self.halt.on_stop(move || pool.close());
+        }
+        let header = set.header().clone();
+        let data_key = set.data_key().cloned();
+        let shared = Shared {
+            streams: &header.streams,
+            data_key: data_key.as_ref(),
+            accounts: Mutex::new([Account::default(); 3]),
+            covered: Mutex::new(HashMap::new()),
+        };
+        let mut ahead = set.take_ahead();
+        let parsed = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            let (job, end_of_job) = bounded::<()>(0);
+            scope.spawn(move || self.monitor(&end_of_job));
+            thread::scope(|scope| {
+                let (to_workers, blocks) = bounded::<(String, RawBlock)>(self.plan.workers);
+                let (to_writers, writes) = unbounded::<Write>();
+                for family in set.families_mut() {
+                    let (shared, parsed, to_workers, ahead) =
+                        (&shared, &parsed, to_workers.clone(), std::mem::take(&mut ahead));
+                    scope.spawn(move || {
+                        let result = self.parse(family, ahead, shared, &to_workers);
+                        if let Some(done) = self.halt.watch(result) {
+                            lock(parsed).push((family.header().family, done));
+                        }
+                    });
+                }
+                for _ in 0..self.plan.workers {
+                    let (shared, blocks, to_writers, output) = (&shared, blocks.clone(), to_writers.clone(), &output);
+                    scope.spawn(move || self.halt.watch(self.work(shared, &blocks, &to_writers, output)));
+                }
+                for _ in 0..self.plan.writers {
+                    let (shared, writes) = (&shared, writes.clone());
+                    scope.spawn(move || self.halt.watch(self.fill(shared, &writes)));
+                }
+            });
+            drop(job);
+        });
+        self.halt.finish()?;
+        let mut parsed = std::mem::take(&mut *lock(&parsed));
+        parsed.sort_by_key(|(family, _)| *family);
+        let parsed: Vec<Parsed> = parsed.into_iter().map(|(_, parsed)| parsed).collect();
+        let manifest = check_whole(set, &parsed, &shared)?;
+        Ok(outcome(set, manifest, parsed, &shared))
+    }
+
+    fn monitor(&self, end_of_job: &Receiver<()>) {
+        while let Err(crossbeam_channel::RecvTimeoutError::Timeout) = end_of_job.recv_timeout(TICK) {
+            self.halt.watch((self.tick)());
+        }
+    }
+
+    fn parse(
+        &self,
+        family: &mut Family,
+        ahead: VecDeque<Piece>,
+        shared: &Shared<'_>,
+        to_workers: &Sender<(String, RawBlock)>,
+    ) -> Result<Parsed> {
+        let mut clock = Clock::new();
+        let device = family.device().to_owned();
+        let mut parser = Parser::new(family, shared.data_key, self.input, ahead)?;
+        let mut position = 0;
+        while let Some(block) = parser.next()? {
+            clock.lap(Spent::Busy);
+            self.halt.check()?;
+            let end = block.offset + block.bytes.len() as u64;
+            clock.pass(end - position);
+            self.progress.stored.fetch_add(end - position, std::sync::atomic::Ordering::Relaxed);
+            position = end;
+            to_workers.send((device.clone(), block)).map_err(|_| Error::Halted)?;
+            clock.lap(Spent::Blocked);
+        }
+        let parsed = parser.finish()?;
+        clock.pass(parsed.footer.family_length - position);
+        clock.lap(Spent::Busy);
+        lock(&shared.accounts)[MEDIA].add(clock.account());
+        Ok(parsed)
+    }
+
+    fn work(
+        &self,
+        shared: &Shared<'_>,
+        blocks: &Receiver<(String, RawBlock)>,
+        to_writers: &Sender<Write>,
+        output: &Arc<Pool>,
+    ) -> Result<()> {
+        let mut clock = Clock::new();
+        let mut opener = BlockOpener::new(shared.data_key)?;
+        let mut decrypted = output.take()?;
+        let mut spare: Option<Buffer> = None;
+        loop {
+            clock.lap(Spent::Busy);
+            let received = blocks.recv();
+            clock.lap(Spent::Starved);
+            let Ok((device, block)) = received else { break };
+            self.halt.check()?;
+            let mut out = match spare.take() {
+                Some(out) => out,
+                None => output.take()?,
+            };
+            clock.lap(Spent::Blocked);
+            let opened = opener.open(&block.header, &block.bytes, &mut decrypted, &mut out);
+            let (runs, plain) = opened.map_err(|flaw| damage(&device, block.offset, flaw))?;
+            check_bounds(&block, &runs, shared).map_err(|what| Error::damaged(&device, block.offset, what))?;
+            clock.pass(u64::from(block.header.plain_length));
+            if block.header.kind == BlockKind::Map || self.target.discards() {
+                self.count(shared, &block, &runs);
+                spare = Some(out);
+                continue;
+            }
+            let piece = match plain {
+                Plain::Stored(range) => {
+                    spare = Some(out);
+                    block.bytes.slice(range)
+                }
+                Plain::Unpacked(range) => Piece::new(out, range),
+            };
+            self.hand_on(&block, &runs, &piece, to_writers)?;
+            self.count(shared, &block, &runs);
+        }
+        lock(&shared.accounts)[TRANSFORM].add(clock.account());
+        Ok(())
+    }
+
+    /// Books what a block covers.
+    fn count(&self, shared: &Shared<'_>, block: &RawBlock, runs: &[crate::media::Run]) {
+        if block.header.kind != BlockKind::Data {
+            return;
+        }
+        let sum = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| u64::from(run.length)).sum::<u64>();
+        let (data, zero) = (sum(RunKind::Data), sum(RunKind::Zero));
+        let mut covered = lock(&shared.covered);
+        let stream = covered.entry(block.header.stream).or_default();
+        stream.0 += data;
+        stream.1 += zero;
+        self.progress.advance(data + zero);
+    }
+
+    fn hand_on(
+        &self,
+        block: &RawBlock,
+        runs: &[crate::media::Run],
+        piece: &Piece,
+        to_writers: &Sender<Write>,
+    ) -> Result<()> {
+        let stream = block.header.stream;
+        let mut at = 0;
+        for run in runs {
+            match run.kind {
+                RunKind::Data => {
+                    let end = at + run.length as usize;
+                    let write = Write { stream, offset: run.offset, piece: piece.slice(at..end) };
+                    to_writers.send(write).map_err(|_| Error::Halted)?;
+                    at = end;
+                }
+                RunKind::Zero => self.target.zero(stream, run.offset, u64::from(run.length))?,
+                RunKind::Mapped => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&self, shared: &Shared<'_>, writes: &Receiver<Write>) -> Result<()> {
+        let mut clock = Clock::new();
+        loop {
+            clock.lap(Spent::Busy);
+            let received = writes.recv();
+            clock.lap(Spent::Starved);
+            let Ok(write) = received else { break };
+            self.target.write(write.stream, write.offset, &write.piece)?;
+            clock.pass(write.piece.len() as u64);
+        }
+        lock(&shared.accounts)[TARGET].add(clock.account());
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs must lie inside their stream.
+fn check_bounds(block: &RawBlock, runs: &[crate::media::Run], shared: &Shared<'_>) -> Result<(), String> {
+    let id = block.header.stream;
+    let stream = shared
+        .streams
+        .iter()
+        .find(|stream| stream.id == id)
+        .ok_or_else(|| format!("stream {id} is not in the header"))?;
+    match runs.last() {
+        Some(run) if run.end() > stream.size => Err(format!("a run ends behind the end of stream {id}")),
+        _ => Ok(()),
+    }
+}
+
+/// The set as a whole: commit record, coverage, manifest.
+fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result<Manifest> {
+    let header = set.header();
+    let name = format!("media set {}", header.media_set_id);
+    let incomplete = |why: &str| Error::incomplete(&name, why, "use another backup set");
+    let first = parsed.first().ok_or_else(|| incomplete("no family was read"))?;
+    let commit = first.footer.commit.as_ref().ok_or_else(|| incomplete("it has no commit record"))?;
+    let digests: Vec<_> = parsed.iter().map(|family| family.footer.family_digest).collect();
+    let blocks: u64 = parsed.iter().map(|family| family.footer.block_count).sum();
+    if commit.digests != digests || commit.set_block_count != blocks {
+        return Err(incomplete("its families are not those that its commit record names"));
+    }
+    if parsed.iter().any(|family| family.manifest != first.manifest) {
+        return Err(incomplete("its families have different manifests"));
+    }
+    if header.kind == SetKind::Full {
+        let covered = lock(&shared.covered);
+        for stream in shared.streams {
+            let (data, zero) = covered.get(&stream.id).copied().unwrap_or_default();
+            if data + zero != stream.size {
+                return Err(incomplete("it does not hold every byte of its database"));
+            }
+        }
+    }
+    unpack_manifest(&first.manifest).map_err(|flaw| incomplete(&flaw.to_string()))
+}
+
+fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Shared<'_>) -> UnpackOutcome {
+    let accounts = *lock(&shared.accounts);
+    let covered = lock(&shared.covered);
+    UnpackOutcome {
+        manifest,
+        stored_bytes: parsed.iter().map(|family| family.footer.family_length).sum(),
+        footers: parsed.into_iter().map(|family| family.footer).collect(),
+        stages: ["media", "transform", "target"]
+            .into_iter()
+            .zip(accounts)
+            .map(|(name, account)| Stage { name, account })
+            .collect(),
+        devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
+        data_bytes: covered.values().map(|(data, _)| data).sum(),
+        zero_bytes: covered.values().map(|(_, zero)| zero).sum(),
+    }
+}

@@ -1,0 +1,144 @@
+//! Targets: where unpacked bytes go.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+use crate::error::{Error, Result};
+
+/// Something that takes the bytes of streams, in any order and from several threads.
+pub trait Target: Sync {
+    /// True when nothing is kept: a verification. Then nothing is sent to it either.
+    fn discards(&self) -> bool;
+
+    /// Puts `bytes` at `offset` of a stream.
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Makes a range of a stream zero.
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()>;
+}
+
+/// A target for verification: everything is checked, nothing is written.
+pub struct NullTarget;
+
+impl Target for NullTarget {
+    fn discards(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _: u16, _: u64, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn zero(&self, _: u16, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Alignment that direct writes need, in bytes; buffers have it too.
+const ALIGNED: u64 = 4096;
+
+/// One file for each stream.
+#[derive(Default)]
+pub struct FileTarget {
+    files: HashMap<u16, TargetFile>,
+}
+
+struct TargetFile {
+    path: PathBuf,
+    /// Past the page cache, where the file system allows it.
+    direct: Option<File>,
+    buffered: File,
+    /// A new file is zero wherever nothing was written.
+    fresh: bool,
+}
+
+impl FileTarget {
+    /// No files yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so ZERO
+    /// runs need no writing.
+    pub fn add(&mut self, stream: u16, path: &Path, size: u64, fresh: bool) -> Result<()> {
+        let failed = |action: &str| {
+            let (action, path) = (action.to_owned(), path.display().to_string());
+            move |e| Error::io(action, path, e)
+        };
+        let buffered = OpenOptions::new().write(true).open(path).map_err(failed("open"))?;
+        buffered.set_len(size).map_err(failed("set the size of"))?;
+        let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok();
+        self.files.insert(stream, TargetFile { path: path.to_owned(), direct, buffered, fresh });
+        Ok(())
+    }
+
+    /// Returns when every file is durable.
+    pub fn sync(&self) -> Result<()> {
+        for file in self.files.values() {
+            file.buffered.sync_all().map_err(|e| Error::io("sync", file.path.display().to_string(), e))?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, stream: u16) -> Result<&TargetFile> {
+        self.files.get(&stream).ok_or_else(|| {
+            Error::incomplete(
+                "media set",
+                format!("it has blocks of stream {stream}, which its manifest does not name"),
+                "use another set",
+            )
+        })
+    }
+}
+
+impl Target for FileTarget {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        let file = self.file(stream)?;
+        let aligned = (offset | bytes.len() as u64 | bytes.as_ptr().addr() as u64).is_multiple_of(ALIGNED);
+        let written = match &file.direct {
+            Some(direct) if aligned => match direct.write_all_at(bytes, offset) {
+                // Some file systems accept the flag and refuse the write.
+                Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => file.buffered.write_all_at(bytes, offset),
+                other => other,
+            },
+            _ => file.buffered.write_all_at(bytes, offset),
+        };
+        written.map_err(|e| {
+            Error::io(format!("write {} bytes at offset {offset} to", bytes.len()), file.path.display().to_string(), e)
+        })
+    }
+
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        let file = self.file(stream)?;
+        if file.fresh || length == 0 {
+            return Ok(());
+        }
+        let punched = rustix::fs::fallocate(
+            &file.buffered,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            length,
+        );
+        if punched.is_ok() {
+            return Ok(());
+        }
+        let zeros = vec![0; length.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(zeros.len() as u64) as usize;
+            file.buffered
+                .write_all_at(&zeros[..count], offset + done)
+                .map_err(|e| Error::io("write zeros to", file.path.display().to_string(), e))?;
+            done += count as u64;
+        }
+        Ok(())
+    }
+}
