@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::{Error, Result};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::connection::{explain, not_a_database};
@@ -208,7 +208,14 @@ pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
         let answers = answers.query_map([], |row| row.get::<_, String>(0))?;
         answers.collect::<rusqlite::Result<Vec<_>>>()
     };
-    let mut problems = ask().map_err(|error| explain(path, error))?;
+    let mut problems = match ask() {
+        Err(error)
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) =>
+        {
+            vec![error.to_string()]
+        }
+        answers => answers.map_err(|error| explain(path, error))?,
+    };
     problems.retain(|problem| problem != "ok");
     Ok(problems)
 }
@@ -238,7 +245,7 @@ impl ExclusiveLock {
             Ok(connection)
         };
         let connection = lock().map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => Error::refused(
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::refused(
                 path.display().to_string(),
                 "the database that is to be replaced is in use",
                 "stop the applications that have it open, then restore again",

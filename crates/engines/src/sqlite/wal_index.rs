@@ -15,7 +15,7 @@ const VERSION: u32 = 3_007_000;
 pub struct IndexHeader {
     /// Counts every change of this header.
     pub change: u32,
-    /// Bytes per page.
+    /// Bytes per page; may be 0 while the log is empty.
     pub page_size: u32,
     /// The last committed frame, counted from 1; 0 when the log is empty.
     pub max_frame: u32,
@@ -48,7 +48,8 @@ impl IndexHeader {
         }
         let size = u16::from_ne_bytes([first[14], first[15]]);
         let page_size = (u32::from(size) & 0xfe00) | ((u32::from(size) & 1) << 16);
-        if !page_size.is_power_of_two() {
+        // A log that was empty when its index was made has no page size yet.
+        if !page_size.is_power_of_two() && (page_size, native(first, 16)) != (0, 0) {
             return Err(Malformed(format!("page size {size} in the wal-index is no page size")));
         }
         let mut salts = [0; 8];
