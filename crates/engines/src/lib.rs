@@ -1,1 +1,110 @@
-//! The databases that fullbore knows, one folder each.
+//! The databases that fullbore knows, one folder each. [`open`] is the registry: a new engine is a folder and a
+//! line in it.
+
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::time::Duration;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::source::Source;
+use fullbore_core::{Error, Result};
+
+/// The URL schemes that [`open`] knows.
+pub const SCHEMES: &[&str] = &[
+    #[cfg(feature = "sqlite")]
+    "sqlite",
+];
+
+/// What every engine is told when a session starts.
+#[derive(Clone)]
+pub struct Options {
+    /// How long to wait for a lock on the database; default 10 seconds.
+    pub lock_timeout: Duration,
+    /// How many bytes the database's log may grow while the backup keeps it from being reset; default 8 GiB.
+    pub max_wal_growth: u64,
+    /// Ends waiting when the job is stopped.
+    pub halt: Option<Halt>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { lock_timeout: Duration::from_secs(10), max_wal_growth: 8 << 30, halt: None }
+    }
+}
+
+/// What an engine can tell about a snapshot, for the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// What the user should know although the backup is good.
+    pub warnings: Vec<String>,
+    /// How long writers could have been kept from committing, so far or in all.
+    pub writers_blocked: Duration,
+    /// Bytes known to hold nothing that matters: not stored.
+    pub free_bytes: u64,
+    /// The library or server that held the snapshot, with its version.
+    pub library: String,
+    /// Whether the database was read past the page cache.
+    pub direct: bool,
+}
+
+/// A snapshot of a database, held open until it is dropped.
+pub trait Session: Send + Sync {
+    /// The engine's name, as in the URL and the manifest.
+    fn engine(&self) -> &'static str;
+
+    /// What there is to be read.
+    fn source(&self) -> &dyn Source;
+
+    /// What identifies the snapshot, for the manifest.
+    fn position(&self) -> Result<serde_json::Value>;
+
+    /// What the report says about it; final once everything has been read.
+    fn facts(&self) -> Facts;
+}
+
+/// Opens a session on the database that `url` names: `sqlite:PATH`.
+pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
+    let known = SCHEMES.iter().map(|scheme| format!("{scheme}:…")).collect::<Vec<_>>().join(", ");
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(Error::usage(url, "this is not a database URL", format!("write the engine before it: {known}")));
+    };
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Box::new(sqlite::Snapshot::open(sqlite_path(url, rest)?, options)?)),
+        _ => Err(Error::usage(url, format!("no engine is called `{scheme}`"), format!("known are: {known}"))),
+    }
+}
+
+/// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.
+#[cfg(feature = "sqlite")]
+fn sqlite_path<'a>(url: &str, rest: &'a str) -> Result<&'a std::path::Path> {
+    if rest.is_empty() {
+        return Err(Error::usage(url, "the path is missing", "write sqlite:PATH"));
+    }
+    if rest.starts_with("//") && !rest.starts_with("///") {
+        return Err(Error::usage(
+            url,
+            "an SQLite database has no host",
+            "write sqlite:PATH or sqlite:///absolute/path",
+        ));
+    }
+    Ok(std::path::Path::new(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scheme_is_a_usage_error_that_names_the_known_ones() {
+        for url in ["oracle:/x", "plain.db"] {
+            let error = open(url, &Options::default()).err().unwrap();
+            assert!(error.to_string().contains("sqlite:"), "{error}");
+            assert_eq!(error.verdict().exit_code(), 2);
+        }
+        for url in ["sqlite:", "sqlite://host/x"] {
+            assert_eq!(open(url, &Options::default()).err().unwrap().verdict().exit_code(), 2);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The SQLite connection that holds the snapshot: it locks, rolls back a hot journal, and writes nothing else.
+
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::open_files::{RawFile, beside};
+use super::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
+
+/// How long SQLite waits for a lock before we look whether the job was cancelled.
+const LOCK_SLICE: Duration = Duration::from_millis(50);
+
+/// A connection that never changes the database and never checkpoints it.
+///
+/// The last connection to close checkpoints the log and removes it: switched off here, except where this connection
+/// itself had created an empty log, because a log left behind by a backup user may be one that the application
+/// cannot open. There is nothing to checkpoint in an empty log.
+pub(super) struct QuietConnection {
+    connection: Connection,
+    log: PathBuf,
+    log_was_there: bool,
+}
+
+impl QuietConnection {
+    /// Connects to the existing database at `path`, which must be absolute.
+    pub fn open(path: &Path) -> Result<Self> {
+        let log = beside(path, "-wal");
+        let log_was_there = log.exists();
+        // Read-write, because SQLite must be able to roll back a hot journal and to take part in the wal-index;
+        // where this user may not write, SQLite falls back to reading by itself.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
+        let quiet = Self { connection, log, log_was_there };
+        quiet.set_up().map_err(|error| explain(path, error))?;
+        Ok(quiet)
+    }
+
+    fn set_up(&self) -> rusqlite::Result<()> {
+        self.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        self.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        self.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        self.pragma_update(None, "query_only", true)?;
+        self.busy_timeout(LOCK_SLICE)
+    }
+
+    /// Starts a read transaction, and really reads, so that its locks are taken.
+    pub fn begin(&self, path: &Path, patience: &Patience) -> Result<()> {
+        loop {
+            match self.try_begin() {
+                Ok(()) => return Ok(()),
+                Err(error) if may_pass(&error) && patience.is_left()? => {}
+                Err(error) => return Err(explain(path, error)),
+            }
+        }
+    }
+
+    fn try_begin(&self) -> rusqlite::Result<()> {
+        self.end()?;
+        self.prepare_cached("BEGIN")?.execute([])?;
+        self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
+    }
+
+    /// Ends the transaction, if there is one, and with it all locks on the database's content.
+    pub fn end(&self) -> rusqlite::Result<()> {
+        if self.is_autocommit() { Ok(()) } else { self.prepare_cached("ROLLBACK")?.execute([]).map(drop) }
+    }
+
+    /// Starts a read transaction in WAL mode and learns where in the log it ends: the wal-index header is the same
+    /// before and after, so that no commit came between.
+    pub fn begin_at_mark(&self, path: &Path, index: &RawFile, patience: &Patience) -> Result<IndexHeader> {
+        loop {
+            self.end().map_err(|error| explain(path, error))?;
+            let before = read_index(index)?;
+            self.begin(path, patience)?;
+            if let Some(mark) = read_index(index)?.filter(|mark| before.as_ref() == Some(mark)) {
+                return Ok(mark);
+            }
+            if !patience.is_left()? {
+                return Err(Error::refused(
+                    path.display().to_string(),
+                    "writers commit so fast that no quiet moment was found to fix the end of the log",
+                    "raise --lock-timeout, or back up when there is less to do",
+                ));
+            }
+        }
+    }
+}
+
+impl Deref for QuietConnection {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for QuietConnection {
+    fn drop(&mut self) {
+        let ours_and_empty = !self.log_was_there && fs::metadata(&self.log).is_ok_and(|log| log.len() == 0);
+        if ours_and_empty {
+            // Failing leaves an empty log behind, as documented for a log that was there before.
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
+    }
+}
+
+/// The wal-index header now; `None` while a writer is changing it.
+pub(super) fn read_index(index: &RawFile) -> Result<Option<IndexHeader>> {
+    let mut bytes = [0; INDEX_HEADER_SIZE];
+    let got = index.read_at(0, &mut bytes).map_err(|error| index.read_error(0, bytes.len(), error))?;
+    Ok(IndexHeader::parse(&bytes[..got]).ok())
+}
+
+/// How long to go on trying for a lock.
+pub(super) struct Patience {
+    deadline: Instant,
+    halt: Option<Halt>,
+}
+
+impl Patience {
+    /// Until `timeout` from now, or until the job is stopped.
+    pub fn new(timeout: Duration, halt: Option<Halt>) -> Self {
+        let now = Instant::now();
+        Self { deadline: now.checked_add(timeout).unwrap_or(now), halt }
+    }
+
+    fn is_left(&self) -> Result<bool> {
+        if let Some(halt) = &self.halt {
+            halt.check()?;
+        }
+        Ok(Instant::now() < self.deadline)
+    }
+}
+
+/// Errors that a second try may not meet.
+fn may_pass(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
+    )
+}
+
+/// SQLite's error as ours: the database, the cause and the next step.
+pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
+    let name = path.display().to_string();
+    let text = error.to_string();
+    let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => not_a_database(&name),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::refused(
+            name,
+            "another process holds a lock on it that keeps readers out",
+            "a writer is committing for longer than --lock-timeout, or an application runs with PRAGMA locking_mode=EXCLUSIVE: raise the timeout or stop it",
+        ),
+        Some(ErrorCode::ReadOnly) if extended == ffi::SQLITE_READONLY_ROLLBACK => Error::refused(
+            name,
+            "a writer crashed and left a hot journal, and this user may not write the database to roll it back",
+            "run as a user that may, or open the database once with the application",
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => Error::refused(
+            name,
+            format!("SQLite finds it malformed: {text}"),
+            "look with `PRAGMA integrity_check`; what can be saved, `sqlite3 FILE .recover` saves",
+        ),
+        Some(ErrorCode::CannotOpen) => Error::refused(
+            name,
+            format!("SQLite cannot open it or one of its side files: {text}"),
+            "in WAL mode the directory and the files ending in -wal and -shm must be writable for the backup's user",
+        ),
+        _ if text.contains("unsupported file format") => {
+            unsupported_format(&name, "SQLite calls its schema format unsupported")
+        }
+        _ => Error::refused(name, format!("SQLite reports: {text}"), ""),
+    }
+}
+
+/// The refusal of a file without SQLite's magic.
+pub(super) fn not_a_database(name: &str) -> Error {
+    Error::refused(
+        name,
+        "this is not an SQLite database: \"SQLite format 3\" does not stand at its start, or what follows makes no sense",
+        "a database encrypted by SQLCipher or SEE looks like this too; it can only be copied by an application that has the key",
+    )
+}
+
+/// The refusal of a format newer than this library.
+pub(super) fn unsupported_format(name: &str, what: &str) -> Error {
+    Error::refused(
+        name,
+        format!("{what}; this fullbore knows what SQLite {} knows", rusqlite::version()),
+        "use a newer fullbore",
+    )
+}

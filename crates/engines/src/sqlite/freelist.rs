@@ -1,0 +1,222 @@
+//! The free-list (sqlite.org, "Database File Format", §1.5): which pages hold nothing that matters.
+//!
+//! A trunk page lists leaf pages; what stands on a leaf is never read again. Trunk pages themselves matter.
+
+use super::header::{DatabaseHeader, Malformed, u32_at};
+
+/// Memory for the bitmap of free pages, in bytes: enough for 134 million pages, 512 GiB of 4 KiB pages. Free pages
+/// beyond are stored like any other.
+pub const BITMAP_LIMIT: usize = 16 << 20;
+
+/// One trunk page.
+#[derive(Debug)]
+pub struct Trunk<'a> {
+    /// The next trunk page; 0 at the end.
+    pub next: u32,
+    leaves: &'a [u8],
+}
+
+impl<'a> Trunk<'a> {
+    /// Reads the trunk page `page`, of which SQLite uses `usable` bytes.
+    pub fn parse(page: &'a [u8], usable: usize) -> Result<Self, Malformed> {
+        if usable < 8 || page.len() < usable {
+            return Err(Malformed(format!("{} bytes are too few for a trunk page", page.len())));
+        }
+        let count = u32_at(page, 4) as usize;
+        if count > usable / 4 - 2 {
+            return Err(Malformed(format!("a trunk page of the free-list claims {count} leaves")));
+        }
+        Ok(Self { next: u32_at(page, 0), leaves: &page[8..8 + count * 4] })
+    }
+
+    /// The page numbers of the leaves.
+    pub fn leaves(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
+        self.leaves.as_chunks::<4>().0.iter().map(|&four| u32::from_be_bytes(four))
+    }
+}
+
+/// The pages whose contents do not matter, as a bitmap of at most [`BITMAP_LIMIT`] bytes.
+#[derive(Debug, Default)]
+pub struct FreePages {
+    bits: Vec<u64>,
+    pages: u32,
+}
+
+/// Why a free-list could not be used.
+#[derive(Debug)]
+pub enum WalkError<E> {
+    /// The list breaks the format: nothing is known to be free.
+    Corrupt(Malformed),
+    /// A page could not be read.
+    Read(E),
+}
+
+impl FreePages {
+    /// Nothing is known to be free.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Follows the free-list of a database of `pages` pages; `read` gives page n (counted from 1). The number of
+    /// steps is bounded by the header's count, so that a looping list ends as a corrupt one.
+    pub fn walk<E>(
+        header: &DatabaseHeader,
+        pages: u32,
+        read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, WalkError<E>> {
+        let words = (pages as usize / 64 + 1).min(BITMAP_LIMIT / 8);
+        let mut free = Self { bits: vec![0; words], pages };
+        free.follow(header, read)?;
+        free.mark(header.lock_page());
+        Ok(free)
+    }
+
+    fn follow<E>(
+        &mut self,
+        header: &DatabaseHeader,
+        mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        let corrupt = |why: String| WalkError::Corrupt(Malformed(why));
+        if header.freelist_pages >= self.pages.max(1) {
+            return Err(corrupt(format!("{} free pages in a database of {}", header.freelist_pages, self.pages)));
+        }
+        let mut page = vec![0; header.page_size as usize];
+        let mut left = header.freelist_pages;
+        let mut next = header.freelist_trunk;
+        while next != 0 {
+            self.usable_number(header, next).map_err(WalkError::Corrupt)?;
+            read(next, &mut page).map_err(WalkError::Read)?;
+            let trunk = Trunk::parse(&page, header.usable() as usize).map_err(WalkError::Corrupt)?;
+            let listed = u32::try_from(trunk.leaves().len()).unwrap_or(u32::MAX).saturating_add(1);
+            left = left
+                .checked_sub(listed)
+                .ok_or_else(|| corrupt(format!("more pages than the header's {}", header.freelist_pages)))?;
+            for leaf in trunk.leaves() {
+                self.usable_number(header, leaf).map_err(WalkError::Corrupt)?;
+                self.mark(leaf);
+            }
+            next = trunk.next;
+        }
+        if left != 0 {
+            return Err(corrupt(format!("{left} pages fewer than the header's {}", header.freelist_pages)));
+        }
+        self.no_trunk_is_a_leaf(header, &mut page, read)
+    }
+
+    /// A trunk that a later trunk lists as its leaf would be lost: found by a second pass.
+    fn no_trunk_is_a_leaf<E>(
+        &self,
+        header: &DatabaseHeader,
+        page: &mut [u8],
+        mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        let mut next = header.freelist_trunk;
+        for _ in 0..header.freelist_pages {
+            if next == 0 {
+                break;
+            }
+            if self.contains(next) {
+                return Err(WalkError::Corrupt(Malformed(format!("page {next} is trunk and leaf at once"))));
+            }
+            read(next, page).map_err(WalkError::Read)?;
+            next = u32_at(page, 0);
+        }
+        Ok(())
+    }
+
+    /// A page that may stand in a free-list, once.
+    fn usable_number(&self, header: &DatabaseHeader, page: u32) -> Result<(), Malformed> {
+        if page < 2 || page > self.pages {
+            return Err(Malformed(format!("page {page} in the free-list of a database of {} pages", self.pages)));
+        }
+        if page == header.lock_page() || header.is_pointer_map(page) {
+            return Err(Malformed(format!("page {page} in the free-list is not one that can be free")));
+        }
+        if self.contains(page) {
+            return Err(Malformed(format!("page {page} stands twice in the free-list")));
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, page: u32) {
+        if page <= self.pages
+            && let Some(word) = self.bits.get_mut(page as usize / 64)
+        {
+            *word |= 1 << (page % 64);
+        }
+    }
+
+    /// True when page n (counted from 1) holds nothing that matters.
+    pub fn contains(&self, page: u32) -> bool {
+        self.bits.get(page as usize / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    /// How many pages are known to be free.
+    pub fn count(&self) -> u64 {
+        self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::header::{HEADER_SIZE, MAGIC};
+    use super::*;
+
+    fn header(trunk: u32, count: u32) -> DatabaseHeader {
+        let mut bytes = [0; HEADER_SIZE];
+        bytes[..16].copy_from_slice(MAGIC);
+        bytes[16..18].copy_from_slice(&512u16.to_be_bytes());
+        bytes[18..24].copy_from_slice(&[1, 1, 0, 64, 32, 32]);
+        bytes[32..36].copy_from_slice(&trunk.to_be_bytes());
+        bytes[36..40].copy_from_slice(&count.to_be_bytes());
+        DatabaseHeader::parse(&bytes).unwrap()
+    }
+
+    fn walk(count: u32, trunks: &[(u32, u32, &[u32])]) -> Result<FreePages, String> {
+        let read = |page: u32, buffer: &mut [u8]| {
+            let (_, next, leaves) = trunks.iter().find(|trunk| trunk.0 == page).ok_or("no such trunk")?;
+            buffer.fill(0);
+            let numbers = [*next, leaves.len() as u32].into_iter().chain(leaves.iter().copied());
+            for (slot, number) in buffer.chunks_mut(4).zip(numbers) {
+                slot.copy_from_slice(&number.to_be_bytes());
+            }
+            Ok::<(), &str>(())
+        };
+        FreePages::walk(&header(trunks[0].0, count), 100, read).map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn leaves_are_free_and_trunks_are_not() {
+        let free = walk(6, &[(10, 20, &[3, 100]), (20, 0, &[64, 63])]).unwrap();
+        let found: Vec<u32> = (0..=101).filter(|&page| free.contains(page)).collect();
+        assert_eq!(found, [3, 63, 64, 100]);
+        assert_eq!(free.count(), 4);
+    }
+
+    #[test]
+    fn a_list_that_lies_frees_nothing() {
+        assert!(walk(6, &[(10, 10, &[3, 4])]).unwrap_err().contains("twice"), "a loop with leaves");
+        assert!(walk(6, &[(10, 10, &[])]).unwrap_err().contains("more pages"), "a loop without leaves");
+        assert!(walk(2, &[(10, 0, &[101])]).is_err(), "a page behind the end");
+        assert!(walk(2, &[(10, 0, &[1])]).is_err(), "page 1");
+        assert!(walk(3, &[(10, 0, &[5, 5])]).is_err(), "a page twice");
+        assert!(walk(2, &[(10, 0, &[10])]).unwrap_err().contains("trunk and leaf"));
+        assert!(walk(9, &[(10, 0, &[5])]).unwrap_err().contains("fewer"));
+        assert!(walk(200, &[(10, 0, &[5])]).unwrap_err().contains("free pages in a database"));
+        assert!(walk(2, &[(10, 99, &[5])]).is_err(), "more trunks than the header counts");
+        assert!(Trunk::parse(&[0xff; 512], 512).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_list_makes_the_walk_panic_or_loop(trunk in 0u32..110, count: u8, pages: u8, seed: u64) {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let _ = FreePages::walk(&header(trunk, count.into()), pages.into(), |_, buffer: &mut [u8]| {
+                buffer.fill(0);
+                for slot in buffer.chunks_mut(4) { slot[3] = random.u8(..110); }
+                buffer[7] = random.u8(..8);
+                Ok::<(), ()>(())
+            });
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! SQLite: a consistent physical snapshot of a live database file, and its safe return.
+//!
+//! [`source`] holds a read transaction and lets several threads read what it sees: the database file, overlaid
+//! with the frames of the write-ahead [`log`]. [`position`] says which state that was, [`restore`] puts a restored file
+//! under its name, [`digest`] proves that two databases hold the same rows. What is locked, and for how long, stands in
+//! `docs/engines/sqlite.md`. The parsers ([`header`], [`log`], [`wal_index`], [`freelist`]) take bytes and trust
+//! none of them.
+
+pub mod digest;
+pub mod frame_map;
+pub mod freelist;
+pub mod header;
+pub mod log;
+pub mod position;
+pub mod restore;
+pub mod source;
+pub mod wal_index;
+
+mod connection;
+mod database_file;
+mod image;
+mod open_files;
+mod overlay;
+mod probe;
+
+pub use digest::{Digest, content_digest};
+pub use position::Position;
+pub use source::Snapshot;

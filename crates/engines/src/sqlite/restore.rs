@@ -1,0 +1,365 @@
+//! The safe return of a database file: written beside the target, and under its name only when complete.
+//!
+//! `prepare` → the caller writes [`Restore::temporary`] → optionally [`check`] → [`Restore::publish`], or
+//! [`Restore::abandon`]. After a kill between any two steps the old database or the new one is whole under the
+//! name. SQLite would apply a stale `-wal` or `-journal` to whatever file has the name beside it, so none may be there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fullbore_core::{Error, Result};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{CWD, RenameFlags};
+
+use super::connection::{explain, not_a_database};
+use super::header::{HEADER_SIZE, MAGIC};
+use super::open_files::{Claim, beside, io_error};
+
+/// The side files whose presence beside a database means that it is in use, or was when something crashed.
+const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// How long to wait for the old database's lock: long enough for a commit that is under way.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// What has just been done while a restored file is published: where a test stops it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The restored file is durable under its temporary name.
+    Synced,
+    /// The old database is locked against everyone (only when it is replaced).
+    Locked,
+    /// Its log has been copied into it and emptied (only when it is replaced).
+    Checkpointed,
+    /// One of its side files has been removed (only when it is replaced).
+    SideFileRemoved,
+    /// The removal is durable (only when it is replaced).
+    RemovalSynced,
+    /// The restored file has the target's name.
+    Renamed,
+    /// The name is durable.
+    RenameSynced,
+}
+
+impl Step {
+    /// All steps in order.
+    pub const ALL: [Step; 7] = [
+        Step::Synced,
+        Step::Locked,
+        Step::Checkpointed,
+        Step::SideFileRemoved,
+        Step::RemovalSynced,
+        Step::Renamed,
+        Step::RenameSynced,
+    ];
+}
+
+/// Called after each step; an error stops the publication there.
+pub type Hook<'a> = &'a dyn Fn(Step) -> Result<()>;
+
+/// A restore into one target that has been found possible.
+#[derive(Debug)]
+pub struct Restore {
+    target: PathBuf,
+    temporary: PathBuf,
+    replace: bool,
+    leftovers: Vec<PathBuf>,
+}
+
+/// Finds out whether a database can be restored to `target`; writes nothing. Without `replace` neither the target
+/// nor a side file of it may exist; with it the target has to be an SQLite database.
+pub fn prepare(target: &Path, replace: bool) -> Result<Restore> {
+    let target = resolve(target)?;
+    if replace {
+        if target.exists() {
+            must_be_a_database(&Claim::take(&target)?)?;
+        }
+    } else {
+        must_be_new(&target)?;
+    }
+    let leftovers = leftovers_of(&target)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
+    Ok(Restore { target, temporary, replace, leftovers })
+}
+
+impl Restore {
+    /// Where the database goes first: a new name beside the target, on the same file system.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// The target with its links resolved.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Temporary files that earlier restores to this target left behind when they were killed; they may be deleted.
+    pub fn leftovers(&self) -> &[PathBuf] {
+        &self.leftovers
+    }
+
+    /// Gives the restored file the target's name, durably. Gives warnings. After an error the caller abandons.
+    pub fn publish(&self, hook: Hook<'_>) -> Result<Vec<String>> {
+        let restored =
+            OpenOptions::new().write(true).open(&self.temporary).map_err(|e| io_error("open", &self.temporary, e))?;
+        let mut warnings = Vec::new();
+        if self.replace && self.target.exists() {
+            self.publish_over(&restored, hook, &mut warnings)?;
+        } else {
+            self.publish_new(&restored, hook)?;
+        }
+        Ok(warnings)
+    }
+
+    fn publish_new(&self, restored: &File, hook: Hook<'_>) -> Result<()> {
+        restored.sync_all().map_err(|e| io_error("sync", &self.temporary, e))?;
+        hook(Step::Synced)?;
+        if self.replace {
+            // Side files without their database: orphans that SQLite would apply to the restored one.
+            self.remove_side_files(hook)?;
+        } else {
+            must_be_new(&self.target)?;
+        }
+        rename_new(&self.temporary, &self.target)?;
+        hook(Step::Renamed)?;
+        sync_folder(&self.target)?;
+        hook(Step::RenameSynced)
+    }
+
+    fn publish_over(&self, restored: &File, hook: Hook<'_>, warnings: &mut Vec<String>) -> Result<()> {
+        // The claim and its descriptor are declared before the connection, to be closed after it.
+        let claim = Claim::take(&self.target)?;
+        must_be_a_database(&claim)?;
+        let old = claim.open_database(OpenOptions::new().read(true).write(true))?;
+        self.take_over_owner(restored, &old.metadata()?, warnings);
+        restored.sync_all().map_err(|e| io_error("sync", &self.temporary, e))?;
+        hook(Step::Synced)?;
+        let lock = ExclusiveLock::take(&self.target)?;
+        hook(Step::Locked)?;
+        lock.empty_the_log()?;
+        old.file().sync_all().map_err(|e| io_error("sync", &self.target, e))?;
+        hook(Step::Checkpointed)?;
+        self.remove_side_files(hook)?;
+        fs::rename(&self.temporary, &self.target)
+            .map_err(|e| io_error("rename the restored file to", &self.target, e))?;
+        hook(Step::Renamed)?;
+        sync_folder(&self.target)?;
+        hook(Step::RenameSynced)?;
+        // Whoever opened the old file while we held the lock would go on with it, and in WAL mode write its log
+        // beside the new one. Without a header it is no database any more. A second name is someone's copy: spared.
+        if old.metadata()?.nlink() == 0 {
+            old.file().write_all_at(&[0; HEADER_SIZE], 0).map_err(|e| io_error("retire the old", &self.target, e))?;
+        }
+        Ok(())
+    }
+
+    fn remove_side_files(&self, hook: Hook<'_>) -> Result<()> {
+        for suffix in SIDE_FILES {
+            let file = beside(&self.target, suffix);
+            match fs::remove_file(&file) {
+                Ok(()) => hook(Step::SideFileRemoved)?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(io_error("remove", &file, error)),
+            }
+        }
+        sync_folder(&self.target)?;
+        hook(Step::RemovalSynced)
+    }
+
+    /// The application must be able to open the new file as it did the old one.
+    fn take_over_owner(&self, restored: &File, old: &fs::Metadata, warnings: &mut Vec<String>) {
+        let owner = std::os::unix::fs::fchown(restored, Some(old.uid()), Some(old.gid()));
+        let mode = restored.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777));
+        if let Err(error) = owner.and(mode) {
+            let target = self.target.display();
+            warnings.push(format!("{target} could not be given the old file's owner and permissions: {error}"));
+        }
+    }
+
+    /// Removes the temporary file; the target stays as it is.
+    pub fn abandon(self) {
+        let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
+    }
+}
+
+/// How thorough [`check`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// `PRAGMA quick_check`: every page, without comparing indexes with their tables.
+    Quick,
+    /// `PRAGMA integrity_check`: everything.
+    Full,
+}
+
+/// Lets SQLite check a restored file that nobody else has open; gives the problems, none when it is sound. Takes no
+/// locks and makes no side files.
+pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
+    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
+    let escaped: String = real.as_os_str().as_bytes().iter().map(|&byte| escape(byte)).collect();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let ask = || {
+        let connection = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?;
+        let pragma = if depth == Depth::Full { "PRAGMA integrity_check" } else { "PRAGMA quick_check" };
+        let mut answers = connection.prepare(pragma)?;
+        let answers = answers.query_map([], |row| row.get::<_, String>(0))?;
+        answers.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let mut problems = match ask() {
+        Err(error)
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) =>
+        {
+            vec![error.to_string()]
+        }
+        answers => answers.map_err(|error| explain(path, error))?,
+    };
+    problems.retain(|problem| problem != "ok");
+    Ok(problems)
+}
+
+fn escape(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() || byte == b'/' { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+}
+
+/// The old database, locked so that nobody reads or writes it.
+struct ExclusiveLock {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl ExclusiveLock {
+    fn take(path: &Path) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let lock = || {
+            let connection = Connection::open_with_flags(path, flags)?;
+            // Closing must not look for a log: by then the name belongs to the new database.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            connection.busy_timeout(LOCK_WAIT)?;
+            // Before the first access: in WAL mode this asks for the file's exclusive lock, which every other
+            // connection, however idle, stands in the way of.
+            connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+            connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
+            Ok(connection)
+        };
+        let connection = lock().map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::refused(
+                path.display().to_string(),
+                "the database that is to be replaced is in use",
+                "stop the applications that have it open, then restore again",
+            ),
+            _ => explain(path, error),
+        })?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    /// Copies the log into the database and truncates it; nothing to do in rollback mode.
+    fn empty_the_log(&self) -> Result<()> {
+        let busy: i64 = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .map_err(|error| explain(&self.path, error))?;
+        let log = beside(&self.path, "-wal");
+        let left = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        if busy != 0 || left != 0 {
+            return Err(Error::refused(
+                self.path.display().to_string(),
+                format!("its log could not be emptied: {left} bytes are left in {}", log.display()),
+                "stop the applications that have it open, then restore again",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The target with its links resolved; its directory has to exist.
+fn resolve(target: &Path) -> Result<PathBuf> {
+    let name = target.file_name().ok_or_else(|| {
+        Error::usage(
+            target.display().to_string(),
+            "this names no file",
+            "write sqlite:PATH with a file name at the end",
+        )
+    })?;
+    match fs::symlink_metadata(target) {
+        Ok(_) => {
+            let real = fs::canonicalize(target).map_err(|e| io_error("follow the link", target, e))?;
+            let metadata = fs::metadata(&real).map_err(|e| io_error("look at", &real, e))?;
+            if !metadata.is_file() {
+                let why = if metadata.is_dir() { "this is a directory" } else { "this is not a regular file" };
+                return Err(Error::refused(target.display().to_string(), why, "name a file in it, or another path"));
+            }
+            Ok(real)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = fs::canonicalize(folder).map_err(|e| io_error("find the directory", folder, e))?;
+            Ok(folder.join(name))
+        }
+        Err(error) => Err(io_error("look at", target, error)),
+    }
+}
+
+fn must_be_new(target: &Path) -> Result<()> {
+    let names = [target.to_owned()].into_iter().chain(SIDE_FILES.iter().map(|suffix| beside(target, suffix)));
+    for name in names {
+        // Not exists(): a dangling link, or a file that may not be looked at, is in the way too.
+        if !matches!(fs::symlink_metadata(&name), Err(error) if error.kind() == ErrorKind::NotFound) {
+            return Err(Error::refused(
+                target.display().to_string(),
+                format!("{} exists", name.display()),
+                "restore to another name, or add --replace",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Replacing is for databases: a mistyped target must not cost a file of another kind.
+fn must_be_a_database(claim: &Claim) -> Result<()> {
+    let raw = claim.open_database(OpenOptions::new().read(true))?;
+    let mut start = [0; MAGIC.len()];
+    let got = raw.read_at(0, &mut start).map_err(|error| raw.read_error(0, start.len(), error))?;
+    // An empty file is an SQLite database without tables.
+    if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
+}
+
+fn leftovers_of(target: &Path) -> Result<Vec<PathBuf>> {
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let start = beside(Path::new(target.file_name().unwrap_or_default()), ".restoring-");
+    let entries = fs::read_dir(folder).map_err(|e| io_error("list", folder, e))?;
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_bytes().starts_with(start.as_os_str().as_bytes()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Renames without ever replacing; by a hard link where the file system cannot.
+fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => Error::refused(
+            to.display().to_string(),
+            "someone created it while the restore was running",
+            "restore to another name, or add --replace",
+        ),
+        _ => io_error("rename the restored file to", to, error),
+    };
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            fs::hard_link(from, to).map_err(failed)?;
+            fs::remove_file(from).map_err(|e| io_error("remove", from, e))
+        }
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+fn sync_folder(file: &Path) -> Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io_error("sync the directory", folder, e))
+}

@@ -1,0 +1,451 @@
+//! A consistent snapshot of a live SQLite database, read by several threads straight from its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fullbore_core::source::{Extent, Reader, Source, Stream};
+use fullbore_core::{Error, Result};
+
+use super::connection::{Patience, QuietConnection, explain, unsupported_format};
+use super::database_file::DatabaseFile;
+use super::digest::{Digest, content_digest_of};
+use super::freelist::{BITMAP_LIMIT, FreePages, WalkError};
+use super::header::{DatabaseHeader, HEADER_SIZE};
+use super::image::Image;
+use super::open_files::{Claim, RawFile, beside};
+use super::overlay::Overlay;
+use super::position::{LogPosition, Position};
+use super::probe::{self, locate};
+use super::wal_index::IndexHeader;
+use crate::{Facts, Options, Session};
+
+/// The only stream of an SQLite database: its file.
+const STREAM: u16 = 1;
+/// A differential's unit is the page, but at least this many bytes.
+const UNIT_MIN: u32 = 4096;
+
+/// A snapshot that is held open. Fields are dropped in this order: the connection before the descriptors, see
+/// [`Claim`].
+pub struct Snapshot {
+    state: Mutex<State>,
+    image: Image,
+    free: FreePages,
+    free_bytes: u64,
+    stream: [Stream; 1],
+    position: Position,
+    /// The header in the file, in rollback mode: nobody may change it while we hold our lock.
+    header_bytes: Option<[u8; HEADER_SIZE]>,
+    log: Option<LogWatch>,
+    cursor: AtomicU64,
+    delivered: AtomicU64,
+    released: AtomicBool,
+    since: Instant,
+    warnings: Vec<String>,
+    raw: Arc<RawFile>,
+    path: PathBuf,
+    _claim: Claim,
+}
+
+struct State {
+    connection: QuietConnection,
+    /// How long the transaction was open, once it is over.
+    held: Option<Duration>,
+}
+
+/// The growth of the log while the snapshot pins it.
+struct LogWatch {
+    file: Arc<RawFile>,
+    start: u64,
+    limit: u64,
+}
+
+impl Snapshot {
+    /// Opens the database at `path`, takes the snapshot, and learns what is free in it.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let path = locate(path)?;
+        let claim = Claim::take(&path)?; // First: it closes our descriptors after the connection, on every path.
+        let mut warnings = probe::look(&claim)?;
+        let connection = QuietConnection::open(&path)?;
+        let patience = Patience::new(options.lock_timeout, options.halt.clone());
+        connection.begin(&path, &patience)?;
+        let mut since = Instant::now();
+        let ask = |pragma: &str| {
+            let answer =
+                connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, rusqlite::types::Value>(0));
+            answer.map_err(|error| explain(&path, error))
+        };
+        let wal = ask("journal_mode")? == rusqlite::types::Value::Text("wal".into());
+        let log = if wal { Some(open_log(&claim)?) } else { None };
+        let mark = match &log {
+            None => None,
+            Some((_, index)) => {
+                let mark = connection.begin_at_mark(&path, index, &patience)?;
+                since = Instant::now();
+                Some(mark)
+            }
+        };
+        let [page_size, pages] = ["page_size", "page_count"].map(|name| ask(name).map(as_u32));
+        let geometry = Geometry { page_size: page_size?, pages: pages? };
+        let raw = claim.open_database(std::fs::OpenOptions::new().read(true))?;
+        let direct = if probe::is_network(&raw).is_none() { claim.open_direct() } else { None };
+        let file = DatabaseFile::new(Arc::clone(&raw), direct, geometry.bytes())?;
+        let overlay = match (&log, &mark) {
+            (Some((log, index)), Some(mark)) if mark.max_frame > 0 => {
+                Overlay::new(Arc::clone(log), Arc::clone(index), mark)?
+            }
+            _ => None,
+        };
+        let image = Image { file, overlay, page_size: geometry.page_size };
+        let header = read_header(&image, &geometry, mark.as_ref(), &raw)?;
+        let free = find_free_pages(&header, geometry.pages, &image, &mut warnings)?;
+        let unit = geometry.page_size.max(UNIT_MIN);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref());
+        let log = match log {
+            Some((file, _)) => Some(LogWatch { start: file.metadata()?.len(), file, limit: options.max_wal_growth }),
+            None => None,
+        };
+        let header_bytes = if log.is_none() { Some(read_start(&raw)?) } else { None };
+        let mut snapshot = Self {
+            state: Mutex::new(State { connection, held: None }),
+            image,
+            free,
+            free_bytes: 0,
+            stream: [Stream { id: STREAM, name, unit, size: geometry.bytes() }],
+            position,
+            header_bytes,
+            log,
+            cursor: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            released: AtomicBool::new(false),
+            since,
+            warnings,
+            raw,
+            path,
+            _claim: claim,
+        };
+        snapshot.free_bytes = snapshot.count_free_bytes();
+        Ok(snapshot)
+    }
+
+    /// What identifies this snapshot.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// The digest of all rows, as the snapshot's own transaction sees them through SQLite.
+    pub fn digest(&self) -> Result<Digest> {
+        let state = self.state();
+        if state.held.is_some() {
+            return Err(Error::refused(
+                self.raw.name(),
+                "the snapshot is over: everything has been read",
+                "ask before reading",
+            ));
+        }
+        content_digest_of(&state.connection, &self.path)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn size(&self) -> u64 {
+        self.stream[0].size
+    }
+
+    fn unit(&self) -> u64 {
+        u64::from(self.stream[0].unit)
+    }
+
+    fn count_free_bytes(&self) -> u64 {
+        if self.free.count() == 0 {
+            return 0;
+        }
+        let starts = (0..self.size()).step_by(self.stream[0].unit as usize);
+        starts.filter(|&offset| self.unit_is_free(offset)).map(|offset| self.unit().min(self.size() - offset)).sum()
+    }
+
+    /// True when every page of the unit at `offset` is free.
+    fn unit_is_free(&self, offset: u64) -> bool {
+        if offset >= self.size() {
+            return false;
+        }
+        let page_size = u64::from(self.image.page_size);
+        let end = (offset + self.unit()).min(self.size());
+        (offset / page_size + 1..=end / page_size)
+            .all(|page| u32::try_from(page).is_ok_and(|page| self.free.contains(page)))
+    }
+
+    /// Fills `buffer` with the extent; free units at either end are not read but zeroed.
+    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<()> {
+        let unit = self.unit();
+        let end = offset + length as u64;
+        let mut first = offset;
+        while first < end && self.unit_is_free(first) {
+            first += unit;
+        }
+        let mut last = end.next_multiple_of(unit);
+        while last > first && self.unit_is_free(last - unit) {
+            last -= unit;
+        }
+        let (start, stop) = ((first.min(end) - offset) as usize, (last.min(end) - offset) as usize);
+        if start < stop {
+            self.image.fill(first, &mut buffer[start..], stop - start)?;
+        }
+        buffer[..start].fill(0);
+        buffer[stop.max(start)..length].fill(0);
+        Ok(())
+    }
+
+    /// Counts what was delivered; the last byte ends the transaction, so that nobody waits for the media.
+    fn deliver(&self, length: usize) -> Result<()> {
+        let before = self.delivered.fetch_add(length as u64, Ordering::AcqRel);
+        if before + length as u64 == self.size() {
+            self.release()?;
+        }
+        Ok(())
+    }
+
+    /// Proves that the files stayed what they were, then lets go of every lock.
+    fn release(&self) -> Result<()> {
+        let mut state = self.state();
+        if state.held.is_some() {
+            return Ok(());
+        }
+        self.check_files()?;
+        state.connection.end().map_err(|error| explain(&self.path, error))?;
+        state.held = Some(self.since.elapsed());
+        self.released.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn check_files(&self) -> Result<()> {
+        self.image.file.check_size()?;
+        if let Some(then) = &self.header_bytes
+            && read_start(&self.raw)? != *then
+        {
+            return Err(Error::refused(
+                self.raw.name(),
+                "its header changed although this backup holds a lock against writers",
+                "something writes to the file without SQLite's locks (a copy over it, a network file system); stop that and back up again",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_log(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let grown = log.file.metadata()?.len().saturating_sub(log.start);
+        if grown <= log.limit {
+            return Ok(());
+        }
+        Err(Error::refused(
+            log.file.name(),
+            format!("the write-ahead log grew by {grown} bytes since the backup began; the limit is {}", log.limit),
+            "the log cannot be reset while the backup reads: back up to a faster device, when less is written, or raise --max-wal-growth",
+        ))
+    }
+}
+
+impl Source for Snapshot {
+    fn streams(&self) -> &[Stream] {
+        &self.stream
+    }
+
+    /// All readers share one cursor, so that their number and share do not matter. One pass only.
+    fn reader(&self, _index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(PageReader { snapshot: self }))
+    }
+
+    fn is_free(&self, stream: u16, offset: u64) -> bool {
+        stream == STREAM && self.unit_is_free(offset)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.released.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_files()?;
+        self.check_log()
+    }
+}
+
+impl Session for Snapshot {
+    fn engine(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn source(&self) -> &dyn Source {
+        self
+    }
+
+    fn position(&self) -> Result<serde_json::Value> {
+        serde_json::to_value(&self.position)
+            .map_err(|error| Error::refused(self.raw.name(), format!("its position cannot be written: {error}"), ""))
+    }
+
+    fn facts(&self) -> Facts {
+        let held = self.state().held.unwrap_or_else(|| self.since.elapsed());
+        Facts {
+            warnings: self.warnings.clone(),
+            writers_blocked: if self.log.is_none() { held } else { Duration::ZERO },
+            free_bytes: self.free_bytes,
+            library: format!("SQLite {}", rusqlite::version()),
+            direct: self.image.file.is_direct(),
+        }
+    }
+}
+
+/// Takes windows from the shared cursor.
+struct PageReader<'a> {
+    snapshot: &'a Snapshot,
+}
+
+impl Reader for PageReader<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let snapshot = self.snapshot;
+        let unit = snapshot.unit();
+        let window = (buffer.len() as u64).min(1 << 30) / unit * unit;
+        if window == 0 {
+            let why = format!("{} bytes cannot hold one unit of {unit} bytes", buffer.len());
+            return Err(Error::usage("--max-transfer-size", why, "make it larger than the database's page size"));
+        }
+        let offset = snapshot.cursor.fetch_add(window, Ordering::Relaxed);
+        if offset >= snapshot.size() {
+            return Ok(None);
+        }
+        let length = window.min(snapshot.size() - offset) as usize;
+        snapshot.fill(offset, buffer, length)?;
+        snapshot.deliver(length)?;
+        Ok(Some(Extent { stream: STREAM, layer: 0, offset, length: length as u32 }))
+    }
+}
+
+struct Geometry {
+    page_size: u32,
+    pages: u32,
+}
+
+impl Geometry {
+    fn bytes(&self) -> u64 {
+        u64::from(self.page_size) * u64::from(self.pages)
+    }
+}
+
+fn as_u32(value: rusqlite::types::Value) -> u32 {
+    match value {
+        rusqlite::types::Value::Integer(number) => u32::try_from(number).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The log and the wal-index; both exist while a read transaction in WAL mode is open.
+fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
+    if !beside(claim.path(), "-shm").exists() {
+        return Err(Error::refused(
+            claim.path().display().to_string(),
+            "it is in WAL mode without a wal-index file: the index is in the memory of one process",
+            "an application runs with PRAGMA locking_mode=EXCLUSIVE or a VFS without shared memory; stop it for the backup",
+        ));
+    }
+    Ok((claim.open_beside("-wal")?, claim.open_beside("-shm")?))
+}
+
+/// The header as the snapshot has it, checked against what SQLite and the log say.
+fn read_header(
+    image: &Image,
+    geometry: &Geometry,
+    mark: Option<&IndexHeader>,
+    raw: &RawFile,
+) -> Result<DatabaseHeader> {
+    let differs = |what: &str, one: u32, other: u32| {
+        Error::refused(
+            raw.name(),
+            format!("its {what} is {one} in one place and {other} in another"),
+            "check the database with PRAGMA integrity_check",
+        )
+    };
+    let in_log = mark.filter(|mark| mark.max_frame > 0);
+    if let Some(mark) = in_log.filter(|mark| mark.page_size != geometry.page_size) {
+        return Err(differs("page size", mark.page_size, geometry.page_size));
+    }
+    if let Some(mark) = in_log.filter(|mark| mark.pages != geometry.pages) {
+        return Err(differs("page count", mark.pages, geometry.pages));
+    }
+    if geometry.pages == 0 || !geometry.page_size.is_power_of_two() || !(512..=65536).contains(&geometry.page_size) {
+        return Err(Error::refused(
+            raw.name(),
+            "it holds no pages yet",
+            "there is nothing to back up before the first table",
+        ));
+    }
+    let mut page = vec![0; geometry.page_size as usize];
+    image.read_page(1, &mut page)?;
+    let header = DatabaseHeader::parse(&page).map_err(|bad| {
+        Error::refused(raw.name(), format!("its header is malformed: {bad}"), "check it with PRAGMA integrity_check")
+    })?;
+    if header.schema_format > 4 {
+        return Err(unsupported_format(&raw.name(), &format!("its schema format is {}", header.schema_format)));
+    }
+    if header.read_version > 2 {
+        return Err(unsupported_format(&raw.name(), &format!("its read version is {}", header.read_version)));
+    }
+    if header.page_size != geometry.page_size {
+        return Err(differs("page size", header.page_size, geometry.page_size));
+    }
+    if let Some(pages) = header.pages.filter(|&pages| pages != geometry.pages) {
+        return Err(differs("page count", pages, geometry.pages));
+    }
+    Ok(header)
+}
+
+fn find_free_pages(
+    header: &DatabaseHeader,
+    pages: u32,
+    image: &Image,
+    warnings: &mut Vec<String>,
+) -> Result<FreePages> {
+    if header.reserved != 0 {
+        // Reserved bytes may hold a checksum of the page: even a free page has to come back as it was.
+        return Ok(FreePages::none());
+    }
+    if pages as usize / 8 > BITMAP_LIMIT {
+        warnings.push(format!("free pages beyond page {} are stored like any other", BITMAP_LIMIT * 8));
+    }
+    match FreePages::walk(header, pages, |page, buffer| image.read_page(page, buffer)) {
+        Ok(free) => Ok(free),
+        Err(WalkError::Read(error)) => Err(error),
+        Err(WalkError::Corrupt(why)) => {
+            warnings
+                .push(format!("the free-list is corrupt ({why}): every page is stored; run PRAGMA integrity_check"));
+            Ok(FreePages::none())
+        }
+    }
+}
+
+fn position(
+    header: &DatabaseHeader,
+    geometry: &Geometry,
+    mark: Option<&IndexHeader>,
+    overlay: Option<&Overlay>,
+) -> Position {
+    let log = mark.map(|mark| {
+        let [a, b, c, d, e, f, g, h] = mark.salts;
+        LogPosition {
+            max_frame: mark.max_frame,
+            salt_1: u32::from_be_bytes([a, b, c, d]),
+            salt_2: u32::from_be_bytes([e, f, g, h]),
+            pages: overlay.map_or(0, Overlay::pages),
+        }
+    });
+    Position::new(header, geometry.pages, log)
+}
+
+fn read_start(raw: &RawFile) -> Result<[u8; HEADER_SIZE]> {
+    let mut bytes = [0; HEADER_SIZE];
+    raw.read_at(0, &mut bytes).map_err(|error| raw.read_error(0, HEADER_SIZE, error))?;
+    Ok(bytes)
+}

@@ -1,0 +1,23 @@
+//! The SQLite engine against real databases with real writers in other processes.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod child;
+mod copy;
+mod large;
+mod live;
+mod modes;
+mod publish;
+mod refusals;
+
+#[test]
+fn the_bundled_sqlite_has_the_fix_of_the_wal_reset_bug() {
+    assert!(rusqlite::version_number() >= 3_051_003, "SQLite {} can corrupt databases", rusqlite::version());
+}
+
+/// Not a test: what the test binary does when [`child::Child`] starts it again.
+#[test]
+fn child_process() {
+    if std::env::var_os(child::ROLE).is_some() {
+        child::serve();
+    }
+}
