@@ -47,11 +47,17 @@ pub fn run(options: &Options) -> anyhow::Result<Vec<String>> {
     let chain: String = chain.iter().map(|byte| format!("{byte:02x}")).collect();
     lines.push(format!("history: every row is as transactions 1 to {last} left it, chain {chain}"));
     if let Some(first) = options.at_least {
-        ensure!(last >= first, "history: transaction {first} was committed before the backup began and is not in the copy");
+        ensure!(
+            last >= first,
+            "history: transaction {first} was committed before the backup began and is not in the copy"
+        );
         lines.push(format!("history: not before {first}, the last transaction when the backup began"));
     }
     if let Some(latest) = options.at_most {
-        ensure!(last <= latest, "history: transaction {last} is in the copy, but {latest} was the last when the backup ended");
+        ensure!(
+            last <= latest,
+            "history: transaction {last} is in the copy, but {latest} was the last when the backup ended"
+        );
         lines.push(format!("history: not after {latest}, the last transaction when the backup ended"));
     }
     if let Some(log) = &options.log {

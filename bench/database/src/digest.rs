@@ -24,7 +24,8 @@ impl fmt::Display for Digest {
 /// Opens for reading; a WAL database needs its `-shm`, so the file is not opened as immutable.
 pub fn open(path: &Path) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let database = Connection::open_with_flags(path, flags).with_context(|| format!("cannot open `{}`", path.display()))?;
+    let database =
+        Connection::open_with_flags(path, flags).with_context(|| format!("cannot open `{}`", path.display()))?;
     database.busy_timeout(std::time::Duration::from_secs(60))?;
     Ok(database)
 }

@@ -37,7 +37,8 @@ impl History {
     /// Reads the seed and the number of accounts from the database itself.
     pub fn open(database: &Connection) -> anyhow::Result<Self> {
         let about = |name: &str| {
-            let value = database.query_row("SELECT value FROM about WHERE name = ?1", [name], |row| row.get::<_, i64>(0));
+            let value =
+                database.query_row("SELECT value FROM about WHERE name = ?1", [name], |row| row.get::<_, i64>(0));
             value.with_context(|| format!("this database was not made by `fullbore-testdata make` (no `{name}`)"))
         };
         let (seed, accounts) = (about("seed")? as u64, about("accounts")?);
@@ -63,12 +64,14 @@ impl History {
         let mut balances = vec![OPENING_BALANCE; self.accounts as usize + 1];
         let mut changed_by = vec![0_i64; self.accounts as usize + 1];
         let (mut last, mut chain) = (0, [0; CHAIN]);
-        let mut ledger = database.prepare("SELECT sequence, from_account, to_account, amount, chain FROM ledger ORDER BY 1")?;
+        let mut ledger =
+            database.prepare("SELECT sequence, from_account, to_account, amount, chain FROM ledger ORDER BY 1")?;
         let mut rows = ledger.query([])?;
         while let Some(row) = rows.next()? {
             let told = self.transaction(last + 1);
             chain = told.chain(&chain);
-            let found: (i64, i64, i64, i64, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+            let found: (i64, i64, i64, i64, Vec<u8>) =
+                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
             ensure!(
                 found == (told.sequence, told.from, told.to, told.amount, chain.to_vec()),
                 "ledger: transaction {} is not what the writer wrote",

@@ -197,21 +197,21 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// So many customers, each with what a customer of a shop leaves behind in it: about 8 KiB.
+    /// So many customers, each with what a customer of a shop leaves behind in it: about 12 KiB.
     fn batch(&mut self, customers: u32) -> anyhow::Result<()> {
         for _ in 0..customers {
             self.customer()?;
             for _ in 0..3 {
                 self.order()?;
             }
-            for _ in 0..8 {
+            for _ in 0..6 {
                 self.event()?;
             }
-            self.documents(1)?;
-            if self.random.u8(..) < 13 {
+            self.documents(2)?;
+            if self.random.u8(..) < 20 {
                 self.attachment(true)?;
             }
-            if self.random.u8(..) < 8 {
+            if self.random.u8(..) < 9 {
                 self.attachment(false)?;
             }
         }
@@ -273,12 +273,16 @@ impl<'a> Rows<'a> {
         self.text.clear();
         write!(self.text, "{{\"session\":\"{:012x}\",\"path\":\"/", random.u64(..1 << 48))?;
         let customer = self.customers - skewed(random, self.customers as u64) as i64;
-        let (milliseconds, status): (u64, i64) = (skewed(random, 3_000), [200, 200, 200, 304, 404][skewed(random, 5) as usize]);
+        let (milliseconds, status): (u64, i64) =
+            (skewed(random, 3_000), [200, 200, 200, 304, 404][skewed(random, 5) as usize]);
         for _ in 0..3 {
             self.text.push_str(self.vocabulary.word(random));
             self.text.push('/');
         }
-        write!(self.text, "\",\"agent\":\"Mozilla/5.0 (X11; Linux x86_64)\",\"status\":{status},\"ms\":{milliseconds},\"q\":\"")?;
+        write!(
+            self.text,
+            "\",\"agent\":\"Mozilla/5.0 (X11; Linux x86_64)\",\"status\":{status},\"ms\":{milliseconds},\"q\":\""
+        )?;
         self.vocabulary.prose(random, 40, &mut self.text);
         self.text.retain(|c| c != '\n');
         self.text.push_str("\"}");
@@ -366,7 +370,8 @@ mod tests {
     }
 
     fn written(path: &Path, log: &Path) -> write::Written {
-        write::run(&write::Options { path: path.into(), seconds: 0.4, rate: Rate::Full, log: Some(log.into()) }).unwrap()
+        write::run(&write::Options { path: path.into(), seconds: 0.4, rate: Rate::Full, log: Some(log.into()) })
+            .unwrap()
     }
 
     fn checked(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
@@ -433,5 +438,4 @@ mod tests {
             assert!(error.contains(found), "{damage}: {error}");
         }
     }
-
 }

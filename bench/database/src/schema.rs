@@ -34,13 +34,12 @@ CREATE INDEX entries_by_text ON entries (entry);
 ";
 
 /// Made after the load, as a DBA would: sorting once is faster than keeping order row by row.
-pub const INDEXES: [&str; 7] = [
+pub const INDEXES: [&str; 6] = [
     "CREATE INDEX customers_by_email ON customers (email)",
     "CREATE INDEX orders_by_customer ON orders (customer_id)",
     "CREATE INDEX orders_by_time ON orders (placed_at)",
     "CREATE UNIQUE INDEX orders_by_uuid ON orders (uuid)",
     "CREATE INDEX events_by_kind ON events (kind, at)",
-    "CREATE INDEX order_lines_by_sku ON order_lines (sku)",
     "CREATE INDEX documents_by_kind ON documents (kind, created_at)",
 ];
 

@@ -21,13 +21,13 @@ const SYLLABLES: [&str; 32] = [
 ];
 
 pub const CITIES: [&str; 16] = [
-    "Berlin", "Lisbon", "Prague", "Oslo", "Vienna", "Dublin", "Madrid", "Warsaw", "Helsinki", "Athens", "Utrecht", "Lyon",
-    "Porto", "Graz", "Bergen", "Turin",
+    "Berlin", "Lisbon", "Prague", "Oslo", "Vienna", "Dublin", "Madrid", "Warsaw", "Helsinki", "Athens", "Utrecht",
+    "Lyon", "Porto", "Graz", "Bergen", "Turin",
 ];
 
 pub const FIRST: [&str; 24] = [
-    "Anna", "Ben", "Clara", "David", "Elena", "Felix", "Grace", "Hugo", "Ida", "Jonas", "Klara", "Liam", "Maria", "Noah",
-    "Olga", "Paul", "Rosa", "Simon", "Tessa", "Ugo", "Vera", "Wim", "Yara", "Zoe",
+    "Anna", "Ben", "Clara", "David", "Elena", "Felix", "Grace", "Hugo", "Ida", "Jonas", "Klara", "Liam", "Maria",
+    "Noah", "Olga", "Paul", "Rosa", "Simon", "Tessa", "Ugo", "Vera", "Wim", "Yara", "Zoe",
 ];
 
 /// How many words there are; the rarest come once in some hundred thousand.

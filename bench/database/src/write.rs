@@ -78,7 +78,8 @@ pub fn run(options: &Options) -> anyhow::Result<Written> {
     database.pragma_update(None, "synchronous", "NORMAL")?;
     let history = History::open(&database)?;
     let last = "SELECT sequence, chain FROM ledger ORDER BY sequence DESC LIMIT 1";
-    let last = database.query_row(last, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; CHAIN]>(1)?))).optional()?;
+    let last =
+        database.query_row(last, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; CHAIN]>(1)?))).optional()?;
     let (first, mut chain) = last.unwrap_or((0, [0; CHAIN]));
     let mut log = match &options.log {
         Some(path) => {
