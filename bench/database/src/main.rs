@@ -11,6 +11,7 @@ mod flip;
 mod history;
 mod make;
 mod schema;
+mod table;
 mod text;
 mod write;
 
@@ -48,6 +49,11 @@ enum Verb {
         #[arg(long)]
         offset: Option<u64>,
     },
+    /// Print fullbore's reports as the table that DBAs publish.
+    Table {
+        /// `LABEL=REPORT.json`, one for each row.
+        reports: Vec<String>,
+    },
 }
 
 /// SQLite's two ways to make a transaction atomic.
@@ -66,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Digest { path } => digest::run(&path).map(|digests| digests.iter().for_each(|line| println!("{line}"))),
         Verb::Check(options) => check::run(&options).map(|lines| lines.iter().for_each(|line| println!("{line}"))),
         Verb::Flip { file, offset } => flip::run(&file, offset).map(|flipped| println!("{flipped}")),
+        Verb::Table { reports } => table::run(&reports).map(|lines| lines.iter().for_each(|line| println!("{line}"))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

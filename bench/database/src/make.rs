@@ -208,7 +208,7 @@ impl<'a> Rows<'a> {
                 self.event()?;
             }
             self.documents(2)?;
-            if self.random.u8(..) < 20 {
+            if self.random.u8(..) < 25 {
                 self.attachment(true)?;
             }
             if self.random.u8(..) < 9 {

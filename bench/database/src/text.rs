@@ -33,9 +33,14 @@ pub const FIRST: [&str; 24] = [
 /// How many words there are; the rarest come once in some hundred thousand.
 const WORDS: usize = 12_000;
 
+/// Bytes that a word takes in the table, its space included: copying a fixed number is several times faster.
+const SLOT: usize = 24;
+
 /// A vocabulary and the table that draws from it with frequency ∝ 1 / rank.
 pub struct Vocabulary {
     words: Vec<String>,
+    /// The same words with a space after each, and their lengths with it.
+    slots: Vec<([u8; SLOT], u8)>,
     draw: Vec<u16>,
 }
 
@@ -58,7 +63,12 @@ impl Vocabulary {
             }
         }
         draw.resize(1 << 16, (WORDS - 1) as u16);
-        Vocabulary { words, draw }
+        let slot = |word: &String| {
+            let mut slot = [b' '; SLOT];
+            slot[..word.len()].copy_from_slice(word.as_bytes());
+            (slot, word.len() as u8 + 1)
+        };
+        Vocabulary { slots: words.iter().map(slot).collect(), words, draw }
     }
 
     /// One word.
@@ -68,22 +78,30 @@ impl Vocabulary {
 
     /// Appends sentences of about `bytes` in all.
     pub fn prose(&self, random: &mut Rng, bytes: usize, out: &mut String) {
-        let end = out.len() + bytes;
-        while out.len() < end {
-            // One random number makes four words: half the time of this program is spent here.
+        let mut text = std::mem::take(out).into_bytes();
+        let mut at = text.len();
+        let end = at + bytes;
+        while at < end {
+            text.resize(at + 5 * SLOT, b' ');
+            // One random number makes four words: a good part of this program's time is spent here.
             let mut four = random.u64(..);
             for _ in 0..4 {
-                out.push_str(&self.words[usize::from(self.draw[usize::from(four as u16)])]);
-                out.push(' ');
+                let (slot, length) = &self.slots[usize::from(self.draw[usize::from(four as u16)])];
+                text[at..at + SLOT].copy_from_slice(slot);
+                at += usize::from(*length);
                 four >>= 16;
             }
-            match random.u8(..8) {
-                0 => out.push_str("\n\n"),
-                1 | 2 => out.push_str(". "),
-                3 => out.push_str(", "),
-                _ => {}
-            }
+            let mark: &[u8; 2] = match random.u8(..8) {
+                0 => b"\n\n",
+                1 | 2 => b". ",
+                3 => b", ",
+                _ => continue,
+            };
+            text[at..at + 2].copy_from_slice(mark);
+            at += 2;
         }
+        text.truncate(at);
+        *out = String::from_utf8(text).unwrap_or_default(); // All words are ASCII.
     }
 }
 
