@@ -1,0 +1,122 @@
+//! Fuzzing without cargo-fuzz: libFuzzer and the address sanitizer on the pinned stable compiler.
+//!
+//! `RUSTC_BOOTSTRAP=1` lets stable take `-Zsanitizer`; the coverage flags are the ones cargo-fuzz passes. The targets
+//! are in `fuzz/fuzz_targets`, their committed seeds in `fuzz/seeds/TARGET`; what a run finds goes to `target/fuzz`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::{cargo, finish};
+
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1 -Cdebug-assertions \
+    --cfg fuzzing";
+
+/// Largest input in bytes: parsers bound what they read, so more would only be slower.
+const INPUT_MAX: u32 = 64 << 10;
+/// A single input may take so many seconds and so many MiB.
+const SLOWEST: u32 = 10;
+const MEMORY: u32 = 2_048;
+
+/// Builds all targets and runs each for its share of `seconds`; fails on the first finding, and names its file.
+pub fn run(root: &Path, seconds: u64) -> anyhow::Result<()> {
+    let targets = targets(&root.join("fuzz"))?;
+    let output = root.join("target/fuzz");
+    build(root, &output)?;
+    let each = (seconds / targets.len() as u64).max(1);
+    let mut found = Vec::new();
+    for target in &targets {
+        let started = Instant::now();
+        if one(root, &output, target, each)? {
+            println!("fuzz: {target}: nothing found in {:.0} s", started.elapsed().as_secs_f64());
+        } else {
+            found.push(target.as_str());
+        }
+    }
+    ensure!(found.is_empty(), "fuzz: findings in {}; the inputs are under target/fuzz/findings", found.join(", "));
+    println!("fuzz: {} targets, {each} s each, nothing found", targets.len());
+    Ok(())
+}
+
+/// The targets' names: each file has its `[[bin]]`, and each `[[bin]]` its file.
+fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).context("cannot read fuzz/Cargo.toml")?;
+    let manifest: toml::Table = manifest.parse().context("fuzz/Cargo.toml")?;
+    let bins = manifest.get("bin").and_then(|bins| bins.as_array()).context("fuzz/Cargo.toml has no [[bin]]")?;
+    let mut named: Vec<String> = bins.iter().filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned)).collect();
+    named.sort();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets")).context("cannot list fuzz/fuzz_targets")? {
+        let path: PathBuf = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            files.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+        }
+    }
+    files.sort();
+    ensure!(named == files, "fuzz/Cargo.toml names {named:?}, but fuzz/fuzz_targets holds {files:?}");
+    ensure!(!named.is_empty(), "there is no fuzz target");
+    Ok(named)
+}
+
+fn build(root: &Path, output: &Path) -> anyhow::Result<()> {
+    let mut build = cargo();
+    build.args(["build", "--release", "--locked", "--bins", "--target", TRIPLE]).current_dir(root.join("fuzz"));
+    build.env("CARGO_TARGET_DIR", output).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    build.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    finish(&mut build).context(
+        "the fuzz targets cannot be built: this needs the address sanitizer's runtime of the Rust toolchain (part of \
+         the rustup toolchains for x86-64 Linux, not of Debian's rustc) and a C++ compiler (apt-get install g++)",
+    )
+}
+
+/// Whether the target ran its time without a finding.
+fn one(root: &Path, output: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
+    let (corpus, findings) = (output.join("corpus").join(target), output.join("findings").join(target));
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&findings)?;
+    let seeds = root.join("fuzz/seeds").join(target);
+    if !seeds.is_dir() {
+        bail!("fuzz/seeds/{target} is missing: commit at least one good input, or the fuzzer starts blind");
+    }
+    let log = output.join(format!("{target}.log"));
+    let mut run = Command::new(output.join(TRIPLE).join("release").join(target));
+    run.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={SLOWEST}"));
+    run.arg(format!("-rss_limit_mb={MEMORY}")).arg(format!("-max_len={INPUT_MAX}"));
+    run.arg(format!("-artifact_prefix={}/", findings.display())).arg(&corpus).arg(&seeds);
+    run.env("RUST_BACKTRACE", "1").stderr(fs::File::create(&log)?);
+    let status = run.status().with_context(|| format!("cannot run {run:?}"))?;
+    let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    if status.success() {
+        let last = text.lines().rev().find(|line| line.contains("cov:")).unwrap_or("no inputs were run");
+        println!("fuzz: {target}: {}", last.trim());
+    } else {
+        let lines: Vec<&str> = text.lines().collect();
+        println!("fuzz: {target}: {status}\n{}", lines[lines.len().saturating_sub(60)..].join("\n"));
+    }
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_without_its_line_in_the_manifest_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("fuzz_targets")).unwrap();
+        let manifest = "[[bin]]\nname = 'pool'\npath = 'fuzz_targets/pool.rs'\n";
+        fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        assert!(targets(folder.path()).is_err());
+        fs::write(folder.path().join("fuzz_targets/pool.rs"), "").unwrap();
+        assert_eq!(targets(folder.path()).unwrap(), ["pool"]);
+        fs::write(folder.path().join("fuzz_targets/header.rs"), "").unwrap();
+        assert!(targets(folder.path()).unwrap_err().to_string().contains("header"));
+    }
+}
