@@ -56,7 +56,7 @@ pub const ZERO_UNIT: [u8; 16] = [0; 16];
 
 /// The entry of the page map for one unit: [`xxh3_128_le`], where the one value that would be [`ZERO_UNIT`] becomes 1.
 ///
-/// Whoever hashes many units makes a [`UnitHasher`] once: a third faster on units of 4 KiB.
+/// Whoever hashes many units makes a [`UnitHasher`] once: some 10 % faster on units of 4 KiB.
 pub fn unit_hash(seed: u64, unit: &[u8]) -> [u8; 16] {
     never_zero(xxh3_128(seed, unit))
 }
@@ -116,6 +116,8 @@ impl FamilyDigest {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::prelude::*;
 
     use super::*;

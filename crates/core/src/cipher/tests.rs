@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use std::os::unix::fs::PermissionsExt;
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};

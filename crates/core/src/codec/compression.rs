@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub enum Compression {
     /// Store as it is.
     None,
-    /// LZ4 has no levels here: its high-compression mode is slower than zstd 1 and packs worse.
+    /// LZ4, without levels: whoever wants a better ratio takes zstd.
     #[default]
     Lz4,
     /// Zstandard.
@@ -21,8 +21,8 @@ pub enum Compression {
     Gzip(GzipLevel),
 }
 
-/// −3…−1 or 1…19. Below −3 lz4 is faster and packs better; above 19 the memory per worker explodes; 0 would be
-/// zstd's own name for 3 and is refused as a likely mistake.
+/// −3…−1 or 1…19. At −3 lz4 is already as fast with the same ratio, so nothing below; levels above 19 are made for
+/// windows larger than a block; 0 would be zstd's own name for 3 and is refused as a likely mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ZstdLevel(i32);
 
@@ -111,6 +111,8 @@ fn refuse(text: &str, why: impl Into<String>, hint: impl Into<String>) -> Error 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::prelude::*;
 
     use super::*;

@@ -6,7 +6,7 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 use super::{CodecId, Decode, DecodeError, Encode, GzipLevel};
 use crate::error::Result;
 
-/// Bytes of libdeflate's decompressor.
+/// Bytes of libdeflate's decompressor, which also reads what ISA-L made: 15 to 20 % faster than ISA-L's own.
 pub(super) const DECODER_MEMORY: usize = 12 << 10;
 
 /// The first four bytes of every member that we make: magic, deflate, no optional fields.
@@ -57,7 +57,7 @@ fn isal_level(level: GzipLevel) -> Option<isal::CompressionLevel> {
 fn isal_encode(level: isal::CompressionLevel, plain: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
     use isal::{CompCode, error::Error};
 
-    // The crate makes its context for each call (a zeroed level buffer of some 300 KiB): 1 % of a block of 1 MiB.
+    // The crate makes its context for each call (a zeroed level buffer of some 300 KiB); to keep it would need `unsafe`.
     match isal::compress_into(plain, out, level, isal::Codec::Gzip) {
         Ok(length) => Ok(Some(length)),
         Err(Error::CompressionError(CompCode::StatelessOverflow)) => Ok(None),
@@ -95,7 +95,7 @@ impl Decode for Decoder {
 }
 
 /// Bytes of the context that `level` uses: the sizes of libdeflate 1.26's structures (198, 653 and 8,801 KiB on
-/// 64-bit machines), or of the level buffer of ISA-L 2.31 (276 and 340 KiB; its 80 KiB of stream are on the stack).
+/// 64-bit machines), or of ISA-L's level buffer (276 and 340 KiB; its 80 KiB of stream are on the stack).
 pub(super) fn encoder_memory(level: GzipLevel) -> usize {
     #[cfg(all(feature = "isal", target_arch = "x86_64"))]
     if let Some(level) = isal_level(level) {

@@ -197,7 +197,7 @@ impl Decoder {
 /// Bytes of context that one worker's [`Encoder`] and one [`Decoder`] need for blocks of up to `transfer_size`
 /// plain bytes, stack not counted.
 ///
-/// For zstd the library is asked (a context is made, asked and dropped: well under a millisecond up to level 9);
+/// For zstd the library is asked (a context is made, asked and dropped);
 /// for the others the figures are those of the linked library versions, rounded up to whole KiB.
 pub fn memory(compression: Compression, transfer_size: usize) -> usize {
     let encoder = match compression {
