@@ -26,7 +26,13 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Takes `size` zeroed bytes.
     pub fn new(size: usize) -> Result<Self> {
-        let refused = || Error::refused("memory", format!("{size} bytes cannot be allocated"), "lower --buffer-count or --max-transfer-size");
+        let refused = || {
+            Error::refused(
+                "memory",
+                format!("{size} bytes cannot be allocated"),
+                "lower --buffer-count or --max-transfer-size",
+            )
+        };
         let layout = Layout::from_size_align(size.max(1), ALIGNMENT).map_err(|_| refused())?;
         // SAFETY: the layout's size is at least 1.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;

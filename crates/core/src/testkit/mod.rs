@@ -1,1 +1,14 @@
-//! mod (to come).
+//! For tests of this and other crates: suites that every implementation of a seam passes, devices in memory, and
+//! devices that fail as they are told.
+
+mod conform;
+mod fault;
+mod fault_sink;
+mod fault_supply;
+mod memory;
+
+pub use conform::{sink_conforms, supply_conforms};
+pub use fault::{Fault, FaultPlan};
+pub use fault_sink::FaultSink;
+pub use fault_supply::FaultSupply;
+pub use memory::{MemorySink, MemorySupply, Shelf};
