@@ -8,6 +8,8 @@ mod memory;
 mod operation;
 mod queue;
 mod ring;
+#[cfg(test)]
+mod throughput;
 
 use crate::error::{Error, Result};
 
@@ -62,6 +64,7 @@ impl Mode {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -1,17 +1,40 @@
 //! Sinks: where one media family goes. A new one is a file here and a line in [`open`].
 
-use crate::error::Result;
+mod commit;
+mod file;
+mod leftover;
+mod null;
+mod pipe;
+#[cfg(test)]
+mod tests;
+
+use crate::device::{Device, Place};
+use crate::error::{Error, Result};
+use crate::io::{Mode, Statistics};
 use crate::pool::Piece;
+
+pub use commit::Step;
+#[cfg(any(test, feature = "testkit"))]
+pub use commit::{StepFault, StepHook};
+pub use file::FileSink;
+pub use leftover::{Leftover, LeftoverKind, leftovers};
+pub use null::NullSink;
+pub use pipe::PipeSink;
 
 /// An append-only home for one family.
 ///
-/// Order of calls: `write`* → `sync` → `publish` → `retire`; or `abandon` at any time before `publish`.
+/// Order of calls: `write`* → `sync` → `publish` → `retire`; or `abandon` at any time before `retire`, also after
+/// `publish`, when another family of the set has failed. A sink that is dropped before `publish` abandons itself.
+///
+/// Completed writes give their buffers home only in `write`, `settle` and `sync`: whoever waits for something else
+/// than this sink settles it first, or the pool may run dry.
 pub trait Sink: Send {
     /// The device as the user named it, for messages.
     fn device(&self) -> &str;
 
     /// Queues `piece` at `offset` (bytes from the start of the family; each call follows the one before). May
-    /// return before the bytes are on the device; an error may belong to an earlier piece.
+    /// return before the bytes are on the device; an error may belong to an earlier piece. After an error the family
+    /// is lost: every later `write`, `sync` and `publish` fails too.
     fn write(&mut self, offset: u64, piece: Piece) -> Result<()>;
 
     /// Waits until at most `in_flight` writes are under way: 0 waits for all. Gives their buffers home.
@@ -29,11 +52,16 @@ pub trait Sink: Send {
     /// Removes what the family replaced (`--init`); the whole set has been published by now.
     fn retire(&mut self) -> Result<()>;
 
-    /// Removes everything this sink has made, as far as it can.
+    /// Removes everything this sink has made, as far as it can, and puts back what it had moved away.
     fn abandon(&mut self);
 
     /// What the device did.
     fn account(&self) -> DeviceAccount;
+
+    /// From now on, behave as if the process had been killed at this instant: nothing is cleaned up, also not by
+    /// `drop`, and every lock is let go. Buffers still come home: the test goes on living.
+    #[cfg(any(test, feature = "testkit"))]
+    fn die(&mut self);
 }
 
 /// What one device did, for the report.
@@ -51,4 +79,80 @@ pub struct DeviceAccount {
     pub p99_us: u64,
     /// Direct I/O (past the page cache).
     pub direct: bool,
+}
+
+impl DeviceAccount {
+    pub(crate) fn new(directory: impl Into<String>, statistics: &Statistics, direct: bool) -> Self {
+        Self {
+            directory: directory.into(),
+            operations: statistics.operations,
+            bytes: statistics.bytes,
+            queue_depth_sum: statistics.queue_depth_sum,
+            p99_us: statistics.latency.p99_us(),
+            direct,
+        }
+    }
+}
+
+/// How a family is to be written.
+pub struct Options {
+    /// The id of the set that is written, a hyphenated UUID: the working name is `NAME.new-SETID`.
+    pub set_id: String,
+    /// The id of the set that `--init` replaces, if it could be read: it is kept as `NAME.old-SETID`.
+    pub old_set_id: Option<String>,
+    /// An existing family may be replaced.
+    pub init: bool,
+    /// A missing directory may be made.
+    pub mkdir: bool,
+    /// Bytes to reserve on the device before the first write.
+    pub expected_size: Option<u64>,
+    /// Writes in flight, 1 to 1024.
+    pub queue_depth: usize,
+    /// How files are written.
+    pub mode: Mode,
+    /// Called before each step of the commit: where a test lets it fail.
+    #[cfg(any(test, feature = "testkit"))]
+    pub hook: Option<StepHook>,
+}
+
+impl Options {
+    /// The options of a plain backup of set `set_id`: nothing is overwritten, no directory made, nothing reserved.
+    pub fn new(set_id: impl Into<String>) -> Self {
+        Self {
+            set_id: set_id.into(),
+            old_set_id: None,
+            init: false,
+            mkdir: false,
+            expected_size: None,
+            queue_depth: 4,
+            mode: Mode::Auto,
+            #[cfg(any(test, feature = "testkit"))]
+            hook: None,
+        }
+    }
+}
+
+/// Opens the sink for a device. Whatever can be refused is refused now, before a byte of the source is read.
+///
+/// # Errors
+/// As those of the sinks; a usage error for a directory, whose names are made by the caller ([`Device::join`]).
+pub fn open(device: &Device, options: Options) -> Result<Box<dyn Sink>> {
+    match device.place() {
+        Place::File(path) => Ok(Box::new(FileSink::create(&device.to_string(), path, options)?)),
+        Place::Null => Ok(Box::new(NullSink::new())),
+        Place::Pipe => Ok(Box::new(PipeSink::stdout()?)),
+        Place::Directory(path) if path.is_dir() => {
+            Err(Error::usage(device.to_string(), "is a directory, where one file is needed", "name the file in it"))
+        }
+        Place::Directory(_) => Err(Error::usage(
+            device.to_string(),
+            "names a directory",
+            "name a file, or make names with --name-template",
+        )),
+    }
+}
+
+/// A call that no correct caller makes.
+pub(crate) fn out_of_order(device: &str, what: impl std::fmt::Display) -> Error {
+    Error::refused(device, format!("{what}"), "this is a defect of fullbore: please report it")
 }

@@ -1,9 +1,21 @@
 //! Supplies: where the bytes of one media family come from when it is read again. A new one is a file here
 //! and a line in [`open`].
 
-use crate::error::Result;
-use crate::pool::Piece;
+mod file;
+mod pipe;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::device::{Device, Place};
+use crate::error::{Error, Result};
+use crate::io::Mode;
+use crate::pool::{Piece, Pool};
 use crate::sink::DeviceAccount;
+
+pub use file::FileSupply;
+pub use pipe::PipeSupply;
 
 /// One family, read from its start to its end, with read-ahead.
 pub trait Supply: Send {
@@ -17,9 +29,27 @@ pub trait Supply: Send {
     /// Only for supplies with a size.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// The next bytes in sequence, up to one transfer; `None` at the end.
+    /// The next bytes in sequence, up to one transfer; `None` at the end. After an error there is no more.
     fn next(&mut self) -> Result<Option<Piece>>;
 
     /// What the device did.
     fn account(&self) -> DeviceAccount;
+}
+
+/// Opens the supply of a device. One transfer is one buffer of `pool`; up to `queue_depth` of them are read ahead,
+/// as far as there are free ones: a supply waits for a buffer only when it holds none. So that supplies that share a
+/// pool do not wait for each other for ever, it has `queue_depth` buffers for each, and as many as are held elsewhere.
+///
+/// # Errors
+/// A usage error for `nul:`, which holds nothing, and for a directory.
+pub fn open(device: &Device, pool: &Arc<Pool>, queue_depth: usize, mode: Mode) -> Result<Box<dyn Supply>> {
+    let shown = device.to_string();
+    match device.place() {
+        Place::File(path) => Ok(Box::new(FileSupply::open(&shown, path, pool, queue_depth, mode)?)),
+        Place::Pipe => Ok(Box::new(PipeSupply::stdin(pool)?)),
+        Place::Null => Err(Error::usage(shown, "holds nothing that could be read", "name the families of a backup")),
+        Place::Directory(_) => {
+            Err(Error::usage(shown, "is a directory, where one file is needed", "name the file in it"))
+        }
+    }
 }

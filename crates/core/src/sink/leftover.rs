@@ -1,0 +1,154 @@
+//! What a killed backup has left beside a family's name: found here; what becomes of it is the caller's decision.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::commit::{Names, is_set_id};
+use crate::error::{Error, Result};
+use crate::io::{rename_noreplace, sync_directory};
+
+/// What a working name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftoverKind {
+    /// `NAME.new-SETID`: written, whole or not, but not published.
+    New,
+    /// `NAME.old-SETID`: whole; moved away for a successor.
+    Old,
+}
+
+/// A file with a working name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it stands for.
+    pub kind: LeftoverKind,
+    /// The set's id according to the name; the header knows better.
+    pub set_id: String,
+    /// A running backup holds it: no leftover at all.
+    pub running: bool,
+}
+
+/// All files with working names of the family `name`, in the order of their names; none when the directory is missing.
+pub fn leftovers(name: &Path) -> Result<Vec<Leftover>> {
+    let names = Names::new(name)?;
+    let failed = |error| Error::io("list", names.directory.display().to_string(), error);
+    let entries = match fs::read_dir(&names.directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(failed)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let file_name = path.file_name().unwrap_or_default().as_bytes();
+        let Some(suffix) = file_name.strip_prefix(names.file_name.as_bytes()) else { continue };
+        let Some((kind, set_id)) = understood(suffix) else { continue };
+        let running = is_locked(&path);
+        found.push(Leftover { path, kind, set_id, running });
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+fn understood(suffix: &[u8]) -> Option<(LeftoverKind, String)> {
+    let suffix = std::str::from_utf8(suffix).ok()?;
+    let new = suffix.strip_prefix(".new-").map(|id| (LeftoverKind::New, id));
+    let (kind, id) = new.or_else(|| suffix.strip_prefix(".old-").map(|id| (LeftoverKind::Old, id)))?;
+    is_set_id(id).then(|| (kind, id.to_owned()))
+}
+
+fn is_locked(path: &Path) -> bool {
+    // A shared lock, so that two who look at once do not take each other for a backup.
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+impl Leftover {
+    /// Removes the file, durably.
+    ///
+    /// # Errors
+    /// Refuses when a running backup holds it, also one that has begun since it was found.
+    pub fn remove(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        self.changed("remove", fs::remove_file(&self.path))
+    }
+
+    /// Gives the file the family's final name, durably: finishes a publication, or takes one back.
+    ///
+    /// # Errors
+    /// When the name is taken, or a running backup holds the file.
+    pub fn rename_to(&self, name: &Path) -> Result<()> {
+        let _lock = self.lock()?;
+        self.changed("rename", rename_noreplace(&self.path, name))
+    }
+
+    /// Held while the name changes: a backup that starts now finds the file locked.
+    fn lock(&self) -> Result<File> {
+        let file = File::open(&self.path).map_err(|error| Error::io("open", self.path.display().to_string(), error))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let hint = "wait until the other run of fullbore has ended";
+                Err(Error::refused(self.path.display().to_string(), "a running backup holds this file", hint))
+            }
+            // A file system without locks has no way to tell; the caller has asked for it.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        }
+    }
+
+    fn changed(&self, action: &str, result: io::Result<()>) -> Result<()> {
+        result.map_err(|error| Error::io(action, self.path.display().to_string(), error))?;
+        self.path.parent().map_or(Ok(()), sync_directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const ID: &str = "0192f0c1-2b3a-7c4d-8e5f-001122334455";
+
+    #[test]
+    fn only_working_names_of_this_family_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("a.bore");
+        for file in ["a.bore", "a.bore.new-x", "b.bore.new-", "a.bore.new", "a.bore.older-"] {
+            fs::write(directory.path().join(file), "").unwrap();
+        }
+        for file in [
+            format!("a.bore.new-{ID}"),
+            format!("a.bore.old-{ID}"),
+            format!("b.bore.new-{ID}"),
+            format!("a.bore.new-{ID}x"),
+        ] {
+            fs::write(directory.path().join(file), "").unwrap();
+        }
+        let found = leftovers(&name).unwrap();
+        assert_eq!(
+            found.iter().map(|leftover| leftover.kind).collect::<Vec<_>>(),
+            [LeftoverKind::New, LeftoverKind::Old]
+        );
+        assert!(found.iter().all(|leftover| leftover.set_id == ID && !leftover.running));
+        assert_eq!(leftovers(&directory.path().join("gone/a.bore")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_leftover_can_be_removed_or_published_but_not_while_a_backup_holds_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("a.bore");
+        let path = directory.path().join(format!("a.bore.old-{ID}"));
+        let holder = File::create(&path).unwrap();
+        holder.lock().unwrap();
+        let leftover = leftovers(&name).unwrap().remove(0);
+        assert!(leftover.running);
+        assert!(leftover.remove().unwrap_err().to_string().contains("running backup"));
+        drop(holder);
+        leftover.rename_to(&name).unwrap();
+        assert!(name.exists() && leftovers(&name).unwrap().is_empty());
+        fs::write(&path, "").unwrap();
+        assert!(leftover.rename_to(&name).is_err(), "a taken name is not overwritten");
+        leftover.remove().unwrap();
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,191 @@
+//! What goes wrong, when, and on which family: a plan that all faulty devices of one simulated process share.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::sink::{Step, StepFault, StepHook};
+
+/// One thing that goes wrong. Operations are counted from 0, per family: on a sink each `write`, `sync`, `publish`
+/// and `retire`; on a supply each `next` and `read_at`. Error numbers are those of Linux (5 EIO, 28 ENOSPC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// An operation fails with an error number and has no effect.
+    ErrorAtOperation(u64, i32),
+    /// Whatever touches this byte fails with an error number and has no effect.
+    ErrorAtByte(u64, i32),
+    /// The write that touches this byte puts down what comes before it, and fails with EIO.
+    ShortWrite(u64),
+    /// So many bytes fit; the write that needs more puts down what fits, and fails with ENOSPC.
+    NoSpaceAfter(u64),
+    /// The write that touches this byte puts down what comes before it, and the process dies.
+    TornWrite(u64),
+    /// This bit (0 to 7) of this byte is flipped on its way, and nobody is told.
+    FlipBit(u64, u8),
+    /// A supply has only so many bytes.
+    EndsAt(u64),
+    /// An operation takes longer.
+    Delay(u64, Duration),
+    /// The process dies before an operation.
+    Kill(u64),
+    /// The process dies before a step of the commit.
+    KillAtStep(Step),
+    /// A step of the commit fails with an error number.
+    ErrorAtStep(Step, i32),
+}
+
+/// The faults of one simulated process. Clones are the same plan; once dead, every device of it is.
+#[derive(Clone, Default)]
+pub struct FaultPlan(Arc<Mutex<Planned>>);
+
+#[derive(Default)]
+struct Planned {
+    faults: Vec<(usize, Fault)>,
+    operations: HashMap<usize, u64>,
+    fired: Vec<(usize, Fault)>,
+    dead: bool,
+}
+
+impl FaultPlan {
+    /// A plan in which nothing goes wrong.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a fault on family `family` (counted as the caller likes).
+    #[must_use]
+    pub fn with(self, family: usize, fault: Fault) -> Self {
+        self.lock().faults.push((family, fault));
+        self
+    }
+
+    /// One or two faults of any kind for sinks, the same for the same seed: on `families` families of about `bytes` bytes,
+    /// written in about `operations` operations each.
+    pub fn seeded(seed: u64, families: usize, bytes: u64, operations: u64) -> Self {
+        let mut random = SplitMix(seed);
+        let count = 1 + random.below(2);
+        (0..count).fold(Self::new(), |plan, _| {
+            let family = random.below(families.max(1) as u64) as usize;
+            let (byte, operation) = (random.below(bytes.max(1)), random.below(operations.max(1)));
+            let step = Step::ALL[random.below(Step::ALL.len() as u64) as usize];
+            let fault = match random.below(10) {
+                0 => Fault::ErrorAtOperation(operation, 5),
+                1 => Fault::ErrorAtByte(byte, 5),
+                2 => Fault::ShortWrite(byte),
+                3 => Fault::NoSpaceAfter(byte),
+                4 => Fault::TornWrite(byte),
+                5 => Fault::FlipBit(byte, random.below(8) as u8),
+                6 => Fault::Delay(operation, Duration::from_millis(random.below(20))),
+                7 => Fault::Kill(operation),
+                8 => Fault::KillAtStep(step),
+                _ => Fault::ErrorAtStep(step, 5),
+            };
+            plan.with(family, fault)
+        })
+    }
+
+    /// What [`crate::sink::Options::hook`] of the family's sink must be for the faults at steps to happen.
+    pub fn hook(&self, family: usize) -> StepHook {
+        let plan = self.clone();
+        Box::new(move |step| plan.at_step(family, step))
+    }
+
+    /// Every fault that has happened.
+    pub fn fired(&self) -> Vec<(usize, Fault)> {
+        self.lock().fired.clone()
+    }
+
+    /// The process has been killed: its devices must not be believed any more.
+    pub fn is_dead(&self) -> bool {
+        self.lock().dead
+    }
+
+    /// Kills the process now.
+    pub fn kill(&self) {
+        self.lock().dead = true;
+    }
+
+    fn at_step(&self, family: usize, step: Step) -> Option<StepFault> {
+        if self.is_dead() {
+            return Some(StepFault::Kill);
+        }
+        let fault = self
+            .fire(family, |fault| matches!(fault, Fault::KillAtStep(at) | Fault::ErrorAtStep(at, _) if *at == step))?;
+        if let Fault::ErrorAtStep(_, number) = fault {
+            return Some(StepFault::Error(io::Error::from_raw_os_error(number)));
+        }
+        self.kill();
+        Some(StepFault::Kill)
+    }
+
+    /// The number of the family's next operation.
+    pub(super) fn count(&self, family: usize) -> u64 {
+        let mut planned = self.lock();
+        let count = planned.operations.entry(family).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// The family's first fault that `applies`; it happens once. A full or short device and a flipped bit stay so.
+    pub(super) fn fire(&self, family: usize, applies: impl Fn(&Fault) -> bool) -> Option<Fault> {
+        let mut planned = self.lock();
+        let index = planned.faults.iter().position(|(at, fault)| *at == family && applies(fault))?;
+        let lasting = matches!(planned.faults[index].1, Fault::NoSpaceAfter(_) | Fault::EndsAt(_) | Fault::FlipBit(..));
+        let happened = if lasting { planned.faults[index] } else { planned.faults.remove(index) };
+        if !planned.fired.contains(&happened) {
+            planned.fired.push(happened);
+        }
+        Some(happened.1)
+    }
+
+    /// All bits to flip between two bytes.
+    pub(super) fn flips(&self, family: usize, offset: u64, length: u64) -> Vec<(u64, u8)> {
+        let inside = |byte: u64| byte >= offset && byte - offset < length;
+        let mut planned = self.lock();
+        let flips: Vec<_> = planned.faults.iter().filter(|(at, _)| *at == family).copied().collect();
+        let mut bits = Vec::new();
+        for flip in flips {
+            if let Fault::FlipBit(byte, bit) = flip.1
+                && inside(byte)
+            {
+                bits.push((byte - offset, bit % 8));
+                if !planned.fired.contains(&flip) {
+                    planned.fired.push(flip);
+                }
+            }
+        }
+        bits
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Planned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// SplitMix64 (public domain, Vigna 2015): enough for choosing faults, and no dependency.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults_and_all_kinds_come_up() {
+        let faults = |seed| FaultPlan::seeded(seed, 3, 1 << 20, 20).lock().faults.clone();
+        assert_eq!(faults(7), faults(7));
+        let kinds: std::collections::HashSet<_> =
+            (0..200).flat_map(faults).map(|(_, fault)| std::mem::discriminant(&fault)).collect();
+        assert_eq!(kinds.len(), 10);
+    }
+}
