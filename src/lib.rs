@@ -1,1 +1,13 @@
-//! fullbore.
+//! fullbore as a library: what to do, when, and what we know about it. The bytes are moved by `fullbore-core`, the
+//! databases are known by `fullbore-engines`.
+//!
+//! A [`job`] is what the command line, and later a scheduler, calls: [`job::backup`], [`job::restore`],
+//! [`job::verify`], [`job::inspect`]. Each fills a [`report::Report`] as it goes, so that a failed job has one too.
+
+pub mod chain;
+pub mod config;
+pub mod job;
+pub mod report;
+pub mod units;
+
+pub use fullbore_core::{Error, Result};

@@ -1,3 +1,7 @@
-//! fullbore: one binary.
+//! The program: arguments → job → exit code.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

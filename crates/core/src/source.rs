@@ -41,6 +41,13 @@ pub trait Source: Sync {
     /// comes back as zeros. May always answer false.
     fn is_free(&self, stream: u16, offset: u64) -> bool;
 
+    /// Copies bytes of the snapshot from `offset` (a multiple of the unit) into the start of `buffer`, without touching what the
+    /// readers deliver; returns how many. For estimates; an engine that cannot do it answers 0.
+    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _ = (stream, offset, buffer);
+        Ok(0)
+    }
+
     /// Asked every 100 ms or so: an error ends the backup (the log grows past a limit, the server is gone).
     fn check(&self) -> Result<()>;
 }

@@ -65,6 +65,12 @@ impl KeyFile {
         self.secret.as_ref().ok_or_else(|| Error::refused(&self.name, why(), hint))
     }
 
+    /// As [`secret`](Self::secret), for keeping.
+    pub fn into_secret(self) -> Result<SecretKey> {
+        self.secret()?;
+        self.secret.ok_or(Error::Halted) // Checked in the line before.
+    }
+
     /// The name of the key pair.
     pub fn id(&self) -> KeyId {
         self.public.id()

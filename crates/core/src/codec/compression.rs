@@ -55,6 +55,16 @@ impl GzipLevel {
 }
 
 impl Compression {
+    /// The level, for information on media; 0 for codecs without levels.
+    pub fn level(self) -> i8 {
+        match self {
+            Compression::None | Compression::Lz4 => 0,
+            // Both are bounded far inside i8.
+            Compression::Zstd(level) => level.get() as i8,
+            Compression::Gzip(level) => level.get() as i8,
+        }
+    }
+
     /// The codec that blocks carry which got smaller.
     pub fn codec(self) -> CodecId {
         match self {

@@ -1,17 +1,14 @@
-//! Conformance suites: one per seam, run by every implementation.
-
-mod codec_conforms;
-
-pub use codec_conforms::codec_conforms;
 //! For tests of this and other crates: suites that every implementation of a seam passes, devices in memory, and
 //! devices that fail as they are told.
 
+mod codec_conforms;
 mod conform;
 mod fault;
 mod fault_sink;
 mod fault_supply;
 mod memory;
 
+pub use codec_conforms::codec_conforms;
 pub use conform::{sink_conforms, supply_conforms};
 pub use fault::{Fault, FaultPlan};
 pub use fault_sink::FaultSink;

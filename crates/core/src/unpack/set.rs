@@ -45,12 +45,17 @@ pub fn group(families: Vec<Family>) -> Vec<(Uuid, Vec<Family>)> {
 }
 
 impl MediaSet {
+    /// Checks that families of one set, in order, are all that belong to it, as far as it shows without a key.
+    pub fn check_whole(families: &[Family]) -> Result<()> {
+        check_members(families)?;
+        check_commit(families)
+    }
+
     /// Puts the families of one set in order and checks that the set is whole, as its commit record says. With a
     /// cipher, `key` opens it; `extra_keys` are wrapped keys from a sidecar.
     pub fn assemble(mut families: Vec<Family>, key: Option<&SecretKey>, extra_keys: &[WrappedKey]) -> Result<Self> {
         families.sort_by_key(|family| family.header().family);
-        check_members(&families)?;
-        check_commit(&families)?;
+        Self::check_whole(&families)?;
         let data_key = data_key(&families[0].header().set, key, extra_keys)?;
         for family in &families {
             family.authenticate(data_key.as_ref())?;

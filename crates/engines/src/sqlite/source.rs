@@ -264,6 +264,15 @@ impl Source for Snapshot {
         stream == STREAM && self.unit_is_free(offset)
     }
 
+    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let length = (buffer.len() as u64 / self.unit() * self.unit()).min(self.size().saturating_sub(offset)) as usize;
+        if stream != STREAM || length == 0 || self.released.load(Ordering::Acquire) {
+            return Ok(0);
+        }
+        self.fill(offset, buffer, length)?;
+        Ok(length)
+    }
+
     fn check(&self) -> Result<()> {
         if self.released.load(Ordering::Acquire) {
             return Ok(());

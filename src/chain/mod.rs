@@ -1,0 +1,207 @@
+//! Chains: backup sets in, restore sequence out. Pure: no I/O.
+
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+/// What is known of a backup set that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSet {
+    /// Identity of the backup.
+    pub backup_set_id: Uuid,
+    /// Identity of the media.
+    pub media_set_id: Uuid,
+    /// What it contains.
+    pub kind: SetKind,
+    /// The full of a differential.
+    pub base: Option<Uuid>,
+    /// Microseconds since 1970.
+    pub started_at: i64,
+    /// Why it cannot be used, if it cannot.
+    pub incomplete: Option<String>,
+    /// One of its families has a working name: a backup with `--init` was killed.
+    pub interrupted: bool,
+}
+
+/// What the user said about which set is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// `--set`: a prefix of the backup-set or media-set id.
+    pub set: Option<String>,
+    /// `--latest`.
+    pub latest: bool,
+}
+
+/// The sets to restore, in order, as places in the list that was given, and what the user should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    /// A full, then perhaps its differential.
+    pub sets: Vec<usize>,
+    /// Sets that were not used although they are newer, and why.
+    pub warnings: Vec<String>,
+}
+
+/// Chooses what to restore.
+///
+/// # Errors
+/// No usable set, more than one chain and no choice between them, or a differential without its full.
+pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    let end = match &choice.set {
+        Some(prefix) => named(found, prefix)?,
+        None => newest(found, choice.latest)?,
+    };
+    if let Some(why) = &found[end].incomplete {
+        return Err(Error::incomplete(title(&found[end]), why, "use another set: `fullbore list` shows what is there"));
+    }
+    let mut sets = vec![end];
+    if found[end].kind != SetKind::Full {
+        sets.insert(0, base_of(found, end)?);
+    }
+    let warnings = if choice.set.is_some() { Vec::new() } else { newer_but_incomplete(found, end) };
+    Ok(Sequence { sets, warnings })
+}
+
+/// What a set is called in messages.
+pub fn title(set: &FoundSet) -> String {
+    format!("{} {} of {}", set.kind, set.backup_set_id, show_time(set.started_at))
+}
+
+/// Microseconds since 1970 in RFC 3339, to the second.
+pub fn show_time(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn named(found: &[FoundSet], prefix: &str) -> Result<usize> {
+    let wanted = prefix.to_ascii_lowercase();
+    let matches = |set: &FoundSet| {
+        set.backup_set_id.to_string().starts_with(&wanted) || set.media_set_id.to_string().starts_with(&wanted)
+    };
+    let hits: Vec<usize> = (0..found.len()).filter(|&at| matches(&found[at])).collect();
+    match hits[..] {
+        [one] => Ok(one),
+        [] => Err(Error::refused(format!("--set {prefix}"), format!("no such set among these:{}", list(found)), "give the start of an id of the list")),
+        _ => Err(Error::refused(format!("--set {prefix}"), format!("fits several sets:{}", list(found)), "give more digits of the id")),
+    }
+}
+
+/// The newest point of the only chain, or of the newest chain.
+fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
+    let usable: Vec<usize> = (0..found.len()).filter(|&at| found[at].incomplete.is_none()).collect();
+    let fulls: Vec<usize> = usable.iter().copied().filter(|&at| found[at].kind == SetKind::Full).collect();
+    let Some(&last_full) = fulls.iter().max_by_key(|&&at| found[at].started_at) else {
+        return Err(nothing_usable(found, &usable));
+    };
+    let superseded = fulls.iter().all(|&at| at == last_full || found[at].interrupted || found[last_full].interrupted);
+    if fulls.len() > 1 && !latest && !superseded {
+        return Err(Error::refused(
+            "--from",
+            format!("more than one chain was found:{}", list(found)),
+            "say which is meant with --set ID, or take the newest with --latest",
+        ));
+    }
+    let of_chain = usable.iter().copied().filter(|&at| at == last_full || found[at].base == Some(found[last_full].backup_set_id));
+    Ok(of_chain.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
+}
+
+fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
+    if let Some(&orphan) = usable.first() {
+        return base_of(found, orphan).err().unwrap_or(Error::Halted);
+    }
+    match found {
+        [] => Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"),
+        [only] => Error::incomplete(title(only), only.incomplete.clone().unwrap_or_default(), "give all families of the set, also those on other disks"),
+        _ => Error::incomplete("--from", format!("none of the sets found is whole:{}", list(found)), "give all families of a set, also those on other disks"),
+    }
+}
+
+fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
+    let base = found[differential].base;
+    let at = found.iter().position(|set| Some(set.backup_set_id) == base && set.kind == SetKind::Full);
+    let missing = |why: String| Error::incomplete(title(&found[differential]), why, "name the families of the full too, with --from");
+    let id = base.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+    match at {
+        Some(at) => match &found[at].incomplete {
+            None => Ok(at),
+            Some(why) => Err(missing(format!("its full {id} is not whole: {why}"))),
+        },
+        None => Err(missing(format!("its full {id} is not there"))),
+    }
+}
+
+fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> Vec<String> {
+    let newer = found.iter().filter(|set| set.started_at > found[chosen].started_at);
+    newer.filter_map(|set| set.incomplete.as_ref().map(|why| format!("{} is newer, but cannot be used: {why}", title(set)))).collect()
+}
+
+fn list(found: &[FoundSet]) -> String {
+    found
+        .iter()
+        .map(|set| format!("\n    {}{}", title(set), set.incomplete.as_ref().map_or_else(String::new, |why| format!(" (incomplete: {why})"))))
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
+        FoundSet {
+            backup_set_id: Uuid::from_u128(id << 96),
+            media_set_id: Uuid::from_u128((id + 100) << 96),
+            kind,
+            base: base.map(|id| Uuid::from_u128(id << 96)),
+            started_at: at,
+            incomplete: None,
+            interrupted: false,
+        }
+    }
+
+    fn full(id: u128, at: i64) -> FoundSet {
+        set(id, SetKind::Full, None, at)
+    }
+
+    #[test]
+    fn within_one_chain_the_newest_point_is_meant() {
+        let found = [set(3, SetKind::Differential, Some(1), 30), full(1, 10), set(2, SetKind::Differential, Some(1), 20)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 0]);
+    }
+
+    #[test]
+    fn two_chains_are_refused_with_the_list_unless_one_is_chosen() {
+        let found = [full(1, 10), full(2, 20)];
+        let text = choose(&found, &Choice::default()).unwrap_err().to_string();
+        assert!(text.contains("more than one chain") && text.contains("--latest"), "{text}");
+        assert_eq!(choose(&found, &Choice { latest: true, set: None }).unwrap().sets, [1]);
+        assert_eq!(choose(&found, &Choice { latest: false, set: Some("00000001".into()) }).unwrap().sets, [0]);
+        assert!(choose(&found, &Choice { latest: false, set: Some("0000".into()) }).is_err());
+        assert!(choose(&found, &Choice { latest: false, set: Some("9".into()) }).is_err());
+    }
+
+    #[test]
+    fn a_differential_without_its_full_is_refused() {
+        let found = [full(1, 10), set(2, SetKind::Differential, Some(9), 20)];
+        let choice = Choice { set: Some("00000002".into()), latest: false };
+        assert!(choose(&found, &choice).unwrap_err().to_string().contains("is not there"));
+        assert!(choose(&found[1..], &Choice::default()).unwrap_err().to_string().contains("is not there"));
+    }
+
+    #[test]
+    fn an_incomplete_newer_set_is_named_never_skipped_in_silence() {
+        let broken = FoundSet { incomplete: Some("family 2 of 4 missing".into()), ..set(2, SetKind::Differential, Some(1), 20) };
+        let sequence = choose(&[full(1, 10), broken], &Choice::default()).unwrap();
+        assert_eq!(sequence.sets, [0]);
+        assert!(sequence.warnings[0].contains("family 2 of 4 missing"));
+    }
+
+    #[test]
+    fn of_an_interrupted_replacement_the_new_set_is_meant() {
+        let old = FoundSet { interrupted: true, ..full(1, 10) };
+        assert_eq!(choose(&[old, full(2, 20)], &Choice::default()).unwrap().sets, [1]);
+    }
+
+    #[test]
+    fn nothing_at_all_is_an_error_that_says_so() {
+        assert!(choose(&[], &Choice::default()).unwrap_err().to_string().contains("no backup set"));
+    }
+}

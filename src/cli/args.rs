@@ -1,0 +1,388 @@
+//! All flags. The doc comments are the help pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fullbore::config::Config;
+use fullbore::{Result, units};
+use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
+
+/// Back up and restore databases at the speed of the hardware, and say which part of it set that speed.
+///
+/// Messages and progress go to standard error, the result to standard output.
+///
+/// Exit codes: 0 done · 1 failed, nothing usable was left behind · 2 wrong usage · 3 damage was found · 4 done with
+/// warnings · 130 and 143 stopped by a signal.
+#[derive(Debug, Parser)]
+#[command(name = "fullbore", version, max_term_width = 110, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// Read this configuration file instead of ./fullbore.toml, ~/.config/fullbore/fullbore.toml or /etc/fullbore/fullbore.toml.
+    ///
+    /// Its keys are flags without their dashes: `compression = "zstd:1"`. Flags on the command line win.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Back up a database into one or more media families.
+    Backup(Box<Backup>),
+    /// Restore a database from its media families.
+    Restore(Box<Restore>),
+    /// Read and check every byte of a backup; write nothing.
+    Verify(Verify),
+    /// Show what media say of themselves, without reading their data.
+    Inspect(Inspect),
+    /// List the backup sets in directories.
+    List(List),
+    /// Make keys, and wrap the data keys of existing backups for new ones.
+    Key(Key),
+    /// Write the manual pages into a directory.
+    #[command(hide = true)]
+    Manual(Manual),
+    /// Write shell completions to standard output.
+    Completions(Completions),
+}
+
+/// Back up a database into one or more media families (stripes).
+///
+/// The database stays in use: in WAL mode writers never wait, in rollback mode they wait no longer than the copy takes.
+/// A backup is reported good only when every byte is durable and the commit record is written. Nothing is overwritten
+/// without --init.
+///
+/// Example: fullbore backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4 --compression lz4
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The database: sqlite:PATH.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub to: Vec<String>,
+    /// Number of families, 1 to 64, spread evenly over the devices [default: one per device].
+    #[arg(long, value_name = "N")]
+    pub stripes: Option<usize>,
+    /// How blocks are packed: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
+    #[arg(long, value_name = "CODEC")]
+    pub compression: Option<String>,
+    /// What to store: full, or differential (what changed since the full named with --base).
+    #[arg(long, value_enum, default_value_t = Kind::Full)]
+    pub kind: Kind,
+    /// The full that a differential belongs to: its families, directories or patterns. Repeatable.
+    #[arg(long, value_name = "DEVICE")]
+    pub base: Vec<String>,
+    /// Keep this backup outside the chain: no differential will be based on it by itself.
+    #[arg(long)]
+    pub copy_only: bool,
+    /// Replace families that exist. The old set stays whole until the new one is durable.
+    #[arg(long)]
+    pub init: bool,
+    /// Make missing directories. Without it a missing directory is an error: it may be a disk that is not mounted.
+    #[arg(long)]
+    pub mkdir: bool,
+    /// Wait for another backup of the same database instead of refusing.
+    #[arg(long)]
+    pub wait: bool,
+    /// Name of the backup, kept in its header.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub name: String,
+    /// Description of the backup, kept in its header.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub description: String,
+    /// Names for families in directories: {database} {kind} {time} {date} {set} {family} {families}
+    /// [default: {database}-{kind}-{time}-{family}of{families}.bore].
+    #[arg(long, value_name = "TEMPLATE")]
+    pub name_template: Option<String>,
+    /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable: give an offline recovery key too.
+    #[arg(long, value_name = "KEYFILE")]
+    pub encrypt_to: Vec<PathBuf>,
+    /// The key that opens an encrypted base.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
+    /// How long to wait for a lock on the database, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub lock_timeout: u64,
+    /// End the backup when the write-ahead log has grown by so much: it cannot be reset meanwhile.
+    #[arg(long, value_name = "BYTES", default_value = "8GiB")]
+    pub max_wal_growth: String,
+    /// Read at most so much per second, e.g. 200MiB/s.
+    #[arg(long, value_name = "RATE")]
+    pub throttle: Option<String>,
+    /// Measure source, codec and sinks alone first, so that the report can say how close to them the backup came.
+    #[arg(long)]
+    pub measure_limit: bool,
+    /// Show the plan (memory, families, estimated size) and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// Parallel readers of the database.
+    #[arg(long, value_name = "N")]
+    pub readers: Option<usize>,
+    /// Size of one buffer and of one device write (MAXTRANSFERSIZE): 64KiB…64MiB in 64 KiB steps [default: 1MiB].
+    #[arg(long, value_name = "BYTES")]
+    pub max_transfer_size: Option<String>,
+    /// Alignment unit of a family (BLOCKSIZE): 512…65536 [default: 4096].
+    #[arg(long, value_name = "BYTES")]
+    pub block_size: Option<String>,
+    /// Messages and report.
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// What a backup contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Everything.
+    Full,
+    /// What changed since a full.
+    Differential,
+    /// The log since the last backup.
+    Log,
+}
+
+/// Buffers and threads that backup, restore and verify share.
+#[derive(Debug, Args)]
+pub struct Tuning {
+    /// Buffers in the pool (BUFFERCOUNT). Times the transfer size, it is all the data memory that the job uses
+    /// [default: from stripes, threads and queue depth].
+    #[arg(long, value_name = "N")]
+    pub buffer_count: Option<usize>,
+    /// Operations in flight per family [default: from the number of families].
+    #[arg(long, value_name = "N")]
+    pub queue_depth: Option<usize>,
+    /// Threads that check, pack and encrypt [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+}
+
+/// Messages and report.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// Write a machine-readable report: json (to standard output) or json:FILE. Written on failure too.
+    #[arg(long, value_name = "json[:FILE]", value_parser = report_to)]
+    pub report: Option<ReportTo>,
+    /// Print progress every so many percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub stats: u8,
+    /// Print errors and warnings only.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print the stages and devices too.
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Where a report goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportTo {
+    /// Standard output, instead of the result.
+    Output,
+    /// A file.
+    File(PathBuf),
+}
+
+fn report_to(text: &str) -> Result<ReportTo, String> {
+    match text.split_once(':') {
+        None if text == "json" => Ok(ReportTo::Output),
+        Some(("json", file)) if !file.is_empty() => Ok(ReportTo::File(file.into())),
+        _ => Err("write json or json:FILE".into()),
+    }
+}
+
+/// Which set is meant among several.
+#[derive(Debug, Args)]
+pub struct Chosen {
+    /// The set with this id, or the start of it.
+    #[arg(long, value_name = "ID", conflicts_with = "latest")]
+    pub set: Option<String>,
+    /// The newest point of the newest chain.
+    #[arg(long)]
+    pub latest: bool,
+}
+
+/// Restore a database. It appears under its name only when it is whole; until then the target is as it was.
+///
+/// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// Families, directories or patterns, in any order; - for standard input. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub from: Vec<String>,
+    /// The target: sqlite:FILE, dir:PATH or nul:. Refused when it holds anything.
+    #[arg(long, value_name = "TARGET", required = true)]
+    pub into: String,
+    /// Replace the database that is there. It must not be in use; it stays as it was until the new one is durable.
+    #[arg(long)]
+    pub replace: bool,
+    /// Make the target's directory if it is missing.
+    #[arg(long)]
+    pub mkdir: bool,
+    /// Let SQLite check the restored database before it gets its name.
+    #[arg(long)]
+    pub integrity_check: bool,
+    /// Show what would be restored, in order, and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The key that opens encrypted media.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
+    /// Which set.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// Messages and report.
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Families, directories or patterns; - for standard input. All sets found are verified. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub from: Vec<String>,
+    /// The key that opens encrypted media.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
+    /// Which set.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// Messages and report.
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// Show what media say of themselves, without reading their data.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// What to show.
+    #[arg(value_enum)]
+    pub what: Inspected,
+    /// Families, directories or patterns. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub from: Vec<String>,
+    /// The key that opens encrypted media: their manifest (files) is encrypted.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The questions that inspect answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Inspected {
+    /// Backup sets: kind, time, size, families, codec (HEADERONLY).
+    Header,
+    /// The files that a restore will make, and the positions (FILELISTONLY).
+    Files,
+    /// Media-set id, name and description (LABELONLY).
+    Label,
+}
+
+/// List the backup sets in directories: what is there, what is whole, what belongs together.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Directories, families or patterns. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub from: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Make keys, and wrap the data keys of existing backups for new ones.
+#[derive(Debug, Args)]
+pub struct Key {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: KeyVerb,
+}
+
+/// The verbs of `key`.
+#[derive(Debug, Subcommand)]
+pub enum KeyVerb {
+    /// Make a key: FILE with the secret (mode 0600) and FILE.pub with its public part.
+    ///
+    /// Whoever loses the secret loses every backup encrypted to it alone. So an offline recovery key is asked for: make
+    /// it on another machine, keep its secret on paper or in a safe, and give both .pub files to --encrypt-to.
+    New {
+        /// The file to write.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The public key of the offline recovery recipient.
+        #[arg(long, value_name = "KEYFILE", conflicts_with = "no_recovery")]
+        recovery: Option<PathBuf>,
+        /// There shall be no recovery key.
+        #[arg(long)]
+        no_recovery: bool,
+    },
+    /// Wrap the data keys of existing backups for other recipients. Media do not change: a sidecar is written beside them.
+    Rewrap {
+        /// Families, directories or patterns. Repeatable.
+        #[arg(long, value_name = "DEVICE", required = true)]
+        from: Vec<String>,
+        /// The key that opens them now.
+        #[arg(long, value_name = "KEYFILE", required = true)]
+        key: PathBuf,
+        /// Who shall open them from now on, besides those who can already. Repeatable.
+        #[arg(long, value_name = "KEYFILE", required = true)]
+        encrypt_to: Vec<PathBuf>,
+    },
+}
+
+/// Where the manual pages go.
+#[derive(Debug, Args)]
+pub struct Manual {
+    /// The directory.
+    pub directory: PathBuf,
+}
+
+/// Write shell completions to standard output.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+impl Tuning {
+    /// The knobs, with the configuration where a flag was left out.
+    pub fn knobs(&self, config: &Config) -> Knobs {
+        Knobs {
+            buffer_count: self.buffer_count.or(config.buffer_count),
+            queue_depth: self.queue_depth.or(config.queue_depth),
+            workers: self.workers.or(config.workers),
+            ..Knobs::default()
+        }
+    }
+}
+
+impl Backup {
+    /// The knobs of a backup, with the configuration where a flag was left out.
+    pub fn knobs(&self, config: &Config) -> Result<Knobs> {
+        let mut knobs = self.tuning.knobs(config);
+        knobs.readers = self.readers.or(config.readers);
+        if let Some(text) = self.max_transfer_size.as_ref().or(config.max_transfer_size.as_ref()) {
+            knobs.transfer_size = TransferSize::new(units::bytes("--max-transfer-size", text)?)?;
+        }
+        if let Some(text) = self.block_size.as_ref().or(config.block_size.as_ref()) {
+            knobs.block_size = BlockSize::new(units::bytes("--block-size", text)?)?;
+        }
+        if let Some(text) = self.throttle.as_ref().or(config.throttle.as_ref()) {
+            knobs.throttle = Some(units::bytes_per_second("--throttle", text)?);
+        }
+        Ok(knobs)
+    }
+}

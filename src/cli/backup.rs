@@ -1,0 +1,58 @@
+//! `fullbore backup`.
+
+use std::time::Duration;
+
+use fullbore::config::Config;
+use fullbore::job::backup::{self, Request};
+use fullbore::{Error, Result, units};
+use fullbore_core::codec::Compression;
+use fullbore_core::device::{Device, Place};
+use fullbore_core::media::SetKind;
+
+use super::args::{Backup, Kind, ReportTo};
+use super::show;
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Backup, config: &Config) -> Result<u8> {
+    let request = request(args, config)?;
+    if request.to.iter().any(|device| matches!(device.place(), Place::Pipe)) && args.shown.report == Some(ReportTo::Output) {
+        return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
+    }
+    let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
+    super::with_report(
+        "backup",
+        &args.shown,
+        |conduct, report| backup::run(&request, conduct, report),
+        |report| show::backup_result(report, &args.shown, piped),
+    )
+}
+
+fn request(args: &Backup, config: &Config) -> Result<Request> {
+    let compression = args.compression.as_ref().or(config.compression.as_ref());
+    Ok(Request {
+        source: args.source.clone(),
+        to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
+        stripes: args.stripes.or(config.stripes),
+        compression: compression.map_or(Ok(Compression::default()), |text| text.parse())?,
+        knobs: args.knobs(config)?,
+        kind: match args.kind {
+            Kind::Full => SetKind::Full,
+            Kind::Differential => SetKind::Differential,
+            Kind::Log => SetKind::Log,
+        },
+        copy_only: args.copy_only,
+        base: args.base.clone(),
+        init: args.init,
+        mkdir: args.mkdir,
+        wait: args.wait,
+        dry_run: args.dry_run,
+        measure_limit: args.measure_limit,
+        encrypt_to: if args.encrypt_to.is_empty() { config.encrypt_to.clone() } else { args.encrypt_to.clone() },
+        key: args.key.clone().or_else(|| config.key.clone()),
+        name: args.name.clone(),
+        description: args.description.clone(),
+        name_template: args.name_template.clone().or_else(|| config.name_template.clone()),
+        lock_timeout: Duration::from_secs(args.lock_timeout),
+        max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
+    })
+}

@@ -1,0 +1,48 @@
+//! `fullbore inspect` and `fullbore list`.
+
+use fullbore::config::Config;
+use fullbore::job::inspect::{self, SetSummary};
+use fullbore::{Error, Result};
+
+use super::args::{Inspect, Inspected, List};
+use super::show;
+
+/// Exit code when something that looks like a family cannot be read.
+const WITH_WARNINGS: u8 = 4;
+
+/// Runs `inspect`; gives the exit code.
+pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
+    match args.what {
+        Inspected::Files => {
+            let key = args.key.clone().or_else(|| config.key.clone());
+            let manifests = inspect::manifests(&args.from, key.as_ref())?;
+            if args.json { print_json(&manifests)? } else { show::files(&manifests) }
+            Ok(0)
+        }
+        Inspected::Header => print_sets(&args.from, args.json, show::headers),
+        Inspected::Label => print_sets(&args.from, args.json, show::labels),
+    }
+}
+
+/// Runs `list`; gives the exit code.
+pub fn list(args: &List) -> Result<u8> {
+    print_sets(&args.from, args.json, show::list)
+}
+
+fn print_sets(from: &[String], json: bool, show: impl Fn(&[SetSummary])) -> Result<u8> {
+    let (sets, notes) = inspect::header(from)?;
+    if json {
+        print_json(&sets)?;
+    } else {
+        show(&sets);
+    }
+    notes.iter().for_each(|note| show::warning(note));
+    let incomplete = sets.iter().any(|set| !set.complete);
+    Ok(if notes.is_empty() && !incomplete { 0 } else { WITH_WARNINGS })
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(value).map_err(|e| Error::io("write", "standard output", e.into()))?;
+    show::line(&json);
+    Ok(())
+}

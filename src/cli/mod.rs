@@ -1,0 +1,106 @@
+//! The command line: one file per verb; all printing is in [`show`].
+
+mod args;
+mod backup;
+mod inspect;
+mod key;
+mod manual;
+mod restore;
+mod show;
+mod verify;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use clap::Parser;
+use fullbore::job::Conduct;
+use fullbore::report::Report;
+use fullbore::{Error, Result};
+
+use args::{Arguments, ReportTo, Verb};
+
+/// Parses, runs, and gives the exit code.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return show::clap_error(&error),
+    };
+    match run(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            show::error(&error);
+            ExitCode::from(error.verdict().exit_code())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<u8> {
+    let config = fullbore::config::load(arguments.config.as_deref())?;
+    match arguments.verb {
+        Verb::Backup(args) => backup::run(&args, &config),
+        Verb::Restore(args) => restore::run(&args, &config),
+        Verb::Verify(args) => verify::run(&args, &config),
+        Verb::Inspect(args) => inspect::run(&args, &config),
+        Verb::List(args) => inspect::list(&args),
+        Verb::Key(args) => key::run(&args),
+        Verb::Manual(args) => manual::manual(&args),
+        Verb::Completions(args) => manual::completions(&args),
+    }
+}
+
+/// A conduct that hears SIGINT and SIGTERM. A second signal ends the process at once.
+fn conduct() -> Result<Conduct> {
+    let conduct = Conduct::default();
+    let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let number = signal.cast_unsigned() as usize;
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)))
+            .and_then(|_| signal_hook::flag::register_usize(signal, Arc::<AtomicUsize>::clone(&conduct.signal), number));
+        registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
+    }
+    Ok(conduct)
+}
+
+/// Runs a job with its progress display and report; gives the exit code.
+fn with_report(
+    command: &str,
+    shown: &args::Shown,
+    job: impl FnOnce(&Conduct, &mut Report) -> Result<()>,
+    result_line: impl FnOnce(&Report),
+) -> Result<u8> {
+    let conduct = conduct()?;
+    let mut report = Report::begin(command);
+    let display = show::Display::start(command, shown, &conduct.progress);
+    let done = job(&conduct, &mut report);
+    display.stop();
+    report.finish(done.as_ref().err());
+    let written = match &shown.report {
+        None => Ok(()),
+        Some(to) => write_report(to, &report),
+    };
+    for warning in &report.warnings {
+        show::warning(warning);
+    }
+    match &done {
+        Ok(()) if !shown.quiet && !matches!(shown.report, Some(ReportTo::Output)) => result_line(&report),
+        Ok(()) => {}
+        Err(error) => show::error(error),
+    }
+    written?;
+    Ok(report.exit_code)
+}
+
+fn write_report(to: &ReportTo, report: &Report) -> Result<()> {
+    let json = serde_json::to_string_pretty(report).map_err(|e| Error::io("write", "the report", e.into()))?;
+    match to {
+        ReportTo::Output => {
+            show::line(&json);
+            Ok(())
+        }
+        ReportTo::File(path) => {
+            std::fs::write(path, json + "\n").map_err(|e| Error::io("write the report", path.display().to_string(), e))
+        }
+    }
+}

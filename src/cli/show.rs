@@ -1,0 +1,313 @@
+//! All terminal output. Messages and progress go to standard error, results to standard output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use comfy_table::{Table, presets};
+use fullbore::Error;
+use fullbore::job::inspect::SetSummary;
+use fullbore::report::Report;
+use fullbore::units::{mib_per_s, show_bytes};
+use fullbore_core::media::Manifest;
+use fullbore_core::meter::Progress;
+
+use super::args::Shown;
+
+/// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
+const PAGE: u64 = 8192;
+
+/// A line of the result. A reader that went away is no error of ours.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn message(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// An error, with its hint.
+pub fn error(error: &Error) {
+    message(&format!("error: {error}"));
+}
+
+/// A warning.
+pub fn warning(text: &str) {
+    message(&format!("warning: {text}"));
+}
+
+/// What clap has to say: help and version to standard output, errors to standard error.
+pub fn clap_error(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// Progress of a running job, on standard error: a line that changes on a terminal, plain lines elsewhere.
+pub struct Display {
+    stop: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Display {
+    /// Starts showing, unless the user wants quiet.
+    pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
+        if shown.quiet {
+            return Self { stop: None };
+        }
+        let (sender, receiver) = channel();
+        let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
+        let thread = std::thread::spawn(move || {
+            let terminal = std::io::stderr().is_terminal();
+            let begun = Instant::now();
+            let mut next = step;
+            let pause = Duration::from_millis(if terminal { 200 } else { 500 });
+            while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
+                let (done, total, stored) = progress.read();
+                let share = if total > 0 { done * 100 / total } else { 0 };
+                let text = progress_line(&verb, (done, total, stored), begun.elapsed());
+                if terminal {
+                    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+                } else if share >= next {
+                    message(&text);
+                    next = (share / step + 1) * step;
+                }
+            }
+            if terminal {
+                let _ = write!(std::io::stderr(), "\r\x1b[K");
+            }
+        });
+        Self { stop: Some((sender, thread)) }
+    }
+
+    /// Ends the display.
+    pub fn stop(self) {
+        if let Some((sender, thread)) = self.stop {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn progress_line(verb: &str, (done, total, stored): (u64, u64, u64), elapsed: Duration) -> String {
+    let speed = mib_per_s(done, elapsed.as_secs_f64());
+    let share = if total > 0 { format!("{:3} % ", (done * 100 / total).min(100)) } else { String::new() };
+    let left = if done > 0 && total > done {
+        let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
+        format!(", about {seconds:.0} s left")
+    } else {
+        String::new()
+    };
+    format!("{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}", show_bytes(done), show_bytes(total), show_bytes(stored))
+}
+
+/// The closing line in SQL Server's shape.
+fn closing(report: &Report, what: &str) -> String {
+    let pages = report.source_bytes.div_ceil(PAGE);
+    format!("{what} successfully processed {pages} pages in {:.3} seconds ({:.1} MB/sec).", report.elapsed_s, report.mib_per_s)
+}
+
+/// What a backup did.
+pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
+    let mut out = Vec::new();
+    if report.status == "planned" {
+        plan(report, &mut out);
+    } else {
+        let what = match report.kind.as_deref() {
+            Some("differential") => "BACKUP DATABASE WITH DIFFERENTIAL",
+            _ => "BACKUP DATABASE",
+        };
+        out.push(closing(report, what));
+        out.push(format!(
+            "  stored {} in {} {} ({:.2} : 1), skipped {}",
+            show_bytes(report.stored_bytes),
+            report.families.len(),
+            if report.families.len() == 1 { "family" } else { "families" },
+            report.ratio,
+            show_bytes(report.skipped_bytes),
+        ));
+        tail(report, shown, &mut out);
+        if let Some(id) = &report.backup_set_id {
+            out.push(format!("  backup set {id}"));
+        }
+    }
+    for text in out {
+        // The backup itself may be on standard output.
+        if piped { message(&text) } else { line(&text) }
+    }
+}
+
+fn plan(report: &Report, out: &mut Vec<String>) {
+    out.push("plan (nothing was written):".to_owned());
+    out.push(format!(
+        "  pool: {} buffers × {} = {}",
+        report.pool.buffer_count,
+        show_bytes(report.pool.max_transfer_size),
+        show_bytes(report.pool.bytes),
+    ));
+    if report.stored_bytes > 0 {
+        out.push(format!("  media: about {}", show_bytes(report.stored_bytes)));
+    }
+    if report.allocated_bytes > 0 {
+        out.push(format!("  database: {} in use", show_bytes(report.allocated_bytes)));
+    }
+}
+
+/// What a restore did.
+pub fn restore_result(report: &Report, shown: &Shown) {
+    let mut out = Vec::new();
+    if report.status == "planned" {
+        plan(report, &mut out);
+    } else {
+        out.push(closing(report, "RESTORE DATABASE"));
+        tail(report, shown, &mut out);
+    }
+    out.iter().for_each(|text| line(text));
+}
+
+/// What a verification found.
+pub fn verify_result(report: &Report, shown: &Shown) {
+    let mut out = vec![format!(
+        "The backup set is valid: {} in {} {}, {:.3} seconds ({:.1} MiB/s of media).",
+        show_bytes(report.stored_bytes),
+        report.families.len(),
+        if report.families.len() == 1 { "family" } else { "families" },
+        report.elapsed_s,
+        mib_per_s(report.stored_bytes, report.elapsed_s),
+    )];
+    tail(report, shown, &mut out);
+    out.iter().for_each(|text| line(text));
+}
+
+/// Stages, limit and devices.
+fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
+    if let Some(bottleneck) = &report.bottleneck {
+        out.push(format!("  limit: {}: {}", bottleneck.stage, bottleneck.why));
+    }
+    if let Some(limit) = &report.limit {
+        let sink = limit.sink_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
+        let transform = limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
+        out.push(format!(
+            "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s)",
+            report.mib_per_s, limit.mib_per_s, limit.percent, limit.stage, limit.source_mib_per_s,
+        ));
+    }
+    out.push(format!(
+        "  memory: pool {} ({} × {}), peak {}; processor {:.2} s",
+        show_bytes(report.pool.bytes),
+        report.pool.buffer_count,
+        show_bytes(report.pool.max_transfer_size),
+        show_bytes(report.peak_rss_bytes),
+        report.cpu_s,
+    ));
+    if shown.verbose {
+        details(report, out);
+    }
+}
+
+fn details(report: &Report, out: &mut Vec<String>) {
+    let mut stages = Table::new();
+    stages.load_preset(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
+    for stage in &report.stages {
+        let seconds = |value: f64| format!("{value:.2}");
+        let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));
+        stages.add_row([stage.name.clone(), bytes, seconds(stage.busy_s), seconds(stage.starved_s), seconds(stage.blocked_s)]);
+    }
+    out.push(stages.to_string());
+    let mut devices = Table::new();
+    devices.load_preset(presets::NOTHING).set_header(["device", "operations", "mean KiB", "mean depth", "p99 µs", "direct"]);
+    for device in &report.io {
+        devices.add_row([
+            device.device.clone(),
+            device.ops.to_string(),
+            format!("{:.0}", device.mean_bytes / 1024.0),
+            format!("{:.1}", device.mean_queue_depth),
+            device.p99_us.to_string(),
+            if device.direct { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    out.push(devices.to_string());
+}
+
+/// HEADERONLY.
+pub fn headers(sets: &[SetSummary]) {
+    for set in sets {
+        line(&format!("{} {}", set.kind, set.backup_set_id));
+        line(&format!("  media set   {}", set.media_set_id));
+        if let Some(base) = &set.base_backup_set_id {
+            line(&format!("  base        {base}"));
+        }
+        line(&format!("  started     {}", set.started_at));
+        line(&format!("  engine      {}, {}", set.engine, show_bytes(set.database_bytes)));
+        for (what, value) in [("database", &set.database), ("name", &set.name), ("description", &set.description)] {
+            if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
+                line(&format!("  {what:<11} {value}"));
+            }
+        }
+        line(&format!("  codec       {}{}", set.codec, if set.encrypted { ", AES-256-GCM" } else { "" }));
+        for recipient in &set.recipients {
+            line(&format!("  for key     {recipient}"));
+        }
+        line(&format!("  transfer    {} (block size {})", show_bytes(set.max_transfer_size.into()), set.block_size));
+        line(&format!("  written by  fullbore {}", set.tool_version));
+        let state = set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("INCOMPLETE: {why}"));
+        line(&format!("  families    {} of {}, {}, {state}", set.devices.len(), set.families, show_bytes(set.stored_bytes)));
+        for device in &set.devices {
+            line(&format!("    {device}"));
+        }
+    }
+}
+
+/// LABELONLY.
+pub fn labels(sets: &[SetSummary]) {
+    for set in sets {
+        line(&format!("media set {}", set.media_set_id));
+        match (&set.name, &set.description) {
+            (None, None) => line("  encrypted: its label can be read with `inspect files --key`"),
+            (name, description) => {
+                line(&format!("  name        {}", name.as_deref().unwrap_or_default()));
+                line(&format!("  description {}", description.as_deref().unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// What a folder holds.
+pub fn list(sets: &[SetSummary]) {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(["backup set", "kind", "started", "database", "size", "families", "state"]);
+    for set in sets {
+        table.add_row([
+            set.backup_set_id.clone(),
+            set.kind.clone(),
+            set.started_at.clone(),
+            set.database.clone().unwrap_or_else(|| "(encrypted)".to_owned()),
+            show_bytes(set.stored_bytes),
+            format!("{}/{}", set.devices.len(), set.families),
+            set.why_incomplete.clone().unwrap_or_else(|| "complete".to_owned()),
+        ]);
+        if let Some(base) = &set.base_backup_set_id {
+            table.add_row(["  based on full".to_owned(), base.clone()]);
+        }
+    }
+    line(&table.to_string());
+}
+
+/// FILELISTONLY.
+pub fn files(manifests: &[Manifest]) {
+    for manifest in manifests {
+        line(&format!("{} {} ({} {})", manifest.kind, manifest.backup_set_id, manifest.engine, manifest.engine_version));
+        line(&format!("  database  {} on {}", manifest.database, manifest.host));
+        line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
+        for stream in &manifest.streams {
+            line(&format!("  file      {} {} ({} units of {})", stream.name, show_bytes(stream.size), stream.size.div_ceil(stream.unit.into()), stream.unit));
+        }
+        line(&format!("  position  {}", manifest.position.checkpoint));
+        for family in &manifest.families {
+            line(&format!("  family {} was written to {}", family.family, family.device));
+        }
+        manifest.warnings.iter().for_each(|text| line(&format!("  warning   {text}")));
+    }
+}

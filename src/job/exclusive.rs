@@ -1,0 +1,52 @@
+//! One run per database: a lock that two runs of fullbore on the same database share.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fullbore_core::{Error, Result};
+
+use super::Conduct;
+
+/// Held while a job works on a database; let go when dropped, also by a kill.
+pub(super) struct Exclusive {
+    _file: File,
+}
+
+/// Takes the lock of `database`, or refuses; with `wait`, waits for the other run.
+pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct) -> Result<Exclusive> {
+    let path = directory()?.join(format!("{:016x}.lock", fingerprint(identity)));
+    let failed = |e| Error::io("open the lock file", path.display().to_string(), e);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Exclusive { _file: file }),
+            Err(TryLockError::WouldBlock) if wait => {
+                conduct.check()?;
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::refused(database, "another run of fullbore is backing it up", "wait until it has ended, or give --wait"));
+            }
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+    }
+}
+
+/// A directory of this user's, so that nobody else can hold the locks.
+fn directory() -> Result<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
+    let path = runtime.unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
+    match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => Ok(path),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(path),
+        Err(e) => Err(Error::io("make the directory of locks", path.display().to_string(), e)),
+    }
+}
+
+fn fingerprint(identity: &str) -> u64 {
+    // FNV-1a: only a short name for a file; two databases that share one merely wait for each other.
+    identity.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

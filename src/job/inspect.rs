@@ -1,0 +1,128 @@
+//! HEADERONLY, FILELISTONLY, LABELONLY and the list of a folder: what media say of themselves, without reading their data.
+
+use std::path::PathBuf;
+
+use fullbore_core::codec::CodecId;
+use fullbore_core::media::Manifest;
+use fullbore_core::pool::Pool;
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+
+use super::media::{self, Found, Heap};
+use crate::chain;
+
+/// What one set says of itself without a key.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetSummary {
+    /// Identity of the backup.
+    pub backup_set_id: String,
+    /// Identity of the media.
+    pub media_set_id: String,
+    /// full, differential, log.
+    pub kind: String,
+    /// The full of a differential.
+    pub base_backup_set_id: Option<String>,
+    /// Name of the engine.
+    pub engine: String,
+    /// Name and description; absent on encrypted media.
+    pub name: Option<String>,
+    /// See `name`.
+    pub description: Option<String>,
+    /// The database; absent on encrypted media.
+    pub database: Option<String>,
+    /// RFC 3339.
+    pub started_at: String,
+    /// Families that there should be.
+    pub families: u16,
+    /// Where the families that are there stand.
+    pub devices: Vec<String>,
+    /// The codec asked for.
+    pub codec: String,
+    /// True when a key is needed.
+    pub encrypted: bool,
+    /// Key ids of the recipients.
+    pub recipients: Vec<String>,
+    /// Bytes of the families that are there.
+    pub stored_bytes: u64,
+    /// Bytes of the restored database.
+    pub database_bytes: u64,
+    /// MAXTRANSFERSIZE.
+    pub max_transfer_size: u32,
+    /// BLOCKSIZE.
+    pub block_size: u32,
+    /// Version of the program that wrote it.
+    pub tool_version: String,
+    /// True when nothing is missing.
+    pub complete: bool,
+    /// What is missing.
+    pub why_incomplete: Option<String>,
+}
+
+/// Looks at what `from` names; the second list has the files that look like families and cannot be read.
+///
+/// # Errors
+/// Nothing is there.
+pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Vec<String>)> {
+    let Heap { sets, unreadable } = media::find(from)?;
+    if sets.is_empty() && unreadable.is_empty() {
+        return Err(Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"));
+    }
+    let summaries = sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
+    let notes = unreadable.iter().map(|bad| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error))).collect();
+    Ok((summaries, notes))
+}
+
+fn summary(found: &Found) -> Result<SetSummary> {
+    let header = found.header.clone();
+    let label = header.label.clone();
+    Ok(SetSummary {
+        backup_set_id: header.backup_set_id.to_string(),
+        media_set_id: header.media_set_id.to_string(),
+        kind: header.kind.to_string(),
+        base_backup_set_id: header.base_backup_set_id.map(|id| id.to_string()),
+        engine: header.engine.clone(),
+        name: label.as_ref().map(|label| label.name.clone()),
+        description: label.as_ref().map(|label| label.description.clone()),
+        database: label.map(|label| label.database),
+        started_at: chain::show_time(header.started_at),
+        families: header.families,
+        devices: found.paths.iter().map(|path| path.display().to_string()).collect(),
+        codec: show_codec(header.codec),
+        encrypted: !header.keys.is_empty(),
+        recipients: header.keys.iter().map(|key| key.key_id.to_string()).collect(),
+        stored_bytes: found.stored_bytes,
+        database_bytes: header.streams.iter().map(|stream| stream.size).sum(),
+        max_transfer_size: header.transfer_size,
+        block_size: header.block_size,
+        tool_version: header.tool_version,
+        complete: found.set.incomplete.is_none(),
+        why_incomplete: found.set.incomplete.clone(),
+    })
+}
+
+fn show_codec((codec, level): (u8, i8)) -> String {
+    let name = CodecId::from_number(codec).map_or("unknown", CodecId::name);
+    match codec {
+        2 | 3 => format!("{name}:{level}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The manifests of all whole sets: what each restores to, with positions. Reads the end of one family of each.
+///
+/// # Errors
+/// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
+pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<Vec<Manifest>> {
+    let key = media::read_key(key.map(PathBuf::as_path))?;
+    let heap = media::find(from)?;
+    let nothing = Pool::new(0, 4096)?;
+    let mut manifests = Vec::new();
+    for found in &heap.sets {
+        let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+        manifests.extend(set.manifest().cloned());
+    }
+    if manifests.is_empty() {
+        return Err(Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"));
+    }
+    Ok(manifests)
+}

@@ -1,0 +1,70 @@
+//! Keys: making them, and wrapping the data keys of existing sets anew.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::cipher::{KeyFile, PublicKey, Sidecar, wrap_for};
+use fullbore_core::pool::Pool;
+use fullbore_core::{Error, Result};
+
+use super::media;
+
+/// Makes a key file with a secret, and beside it `PATH.pub` with the public part only. Returns the key's id.
+///
+/// # Errors
+/// One of the files exists already, or cannot be written.
+pub fn new(path: &Path) -> Result<String> {
+    let public = public_path(path);
+    if public.exists() {
+        return Err(Error::refused(public.display().to_string(), "exists already", "nothing is overwritten: choose another name"));
+    }
+    let key = KeyFile::generate()?;
+    key.write_new(path)?;
+    key.write_public_new(&public)?;
+    Ok(key.id().to_string())
+}
+
+/// Where the public part of a key is written.
+pub fn public_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".pub");
+    name.into()
+}
+
+/// Wraps the data key of every set in `from` for new recipients; media do not change: a sidecar is written beside the
+/// first family. Returns the sidecars.
+///
+/// # Errors
+/// The key opens none of the sets, or a sidecar cannot be written.
+pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let secret = media::read_key(Some(key))?;
+    let recipients: Vec<PublicKey> =
+        encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect::<Result<_>>()?;
+    let heap = media::find(from)?;
+    let nothing = Pool::new(0, 4096)?;
+    let mut written = Vec::new();
+    for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
+        let mut set = media::open_set(found, &nothing, 1, secret.as_ref())?;
+        let (_, data_key) = set.parts_mut();
+        let Some(data_key) = data_key else { continue };
+        let records = wrap_for(&recipients, data_key, found.media_set_id.as_bytes())?;
+        let directories: BTreeSet<&Path> = found.paths.iter().filter_map(|path| path.parent()).collect();
+        for directory in directories {
+            let path = directory.join(media::sidecar_name(found.media_set_id));
+            Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: records.clone() }.write(&path)?;
+            written.push(path);
+        }
+    }
+    if written.is_empty() {
+        return Err(Error::refused("--from", "no encrypted backup set was found there", "name the families of an encrypted backup"));
+    }
+    Ok(written)
+}
+
+/// The id of the key in a file.
+///
+/// # Errors
+/// It is no key file.
+pub fn id_of(path: &Path) -> Result<String> {
+    Ok(KeyFile::read(path)?.id().to_string())
+}

@@ -1,0 +1,97 @@
+//! Is there memory for the plan? Asked before the database is touched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::plan::FIXED_MEMORY;
+use fullbore_core::{Error, Result};
+
+use crate::units::show_bytes;
+
+/// Refuses a pool that does not fit into free memory or the limit of a control group.
+///
+/// # Errors
+/// One line: asked, available, what to lower.
+pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, codec_bytes: u64) -> Result<()> {
+    let asked = pool_bytes.saturating_add(codec_bytes).saturating_add(FIXED_MEMORY);
+    let Some((available, whose)) = available() else { return Ok(()) };
+    if asked <= available {
+        return Ok(());
+    }
+    Err(Error::usage(
+        "memory",
+        format!(
+            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + {} for codecs and the rest), {} available ({whose})",
+            show_bytes(asked),
+            show_bytes(u64::from(transfer_size)),
+            show_bytes(codec_bytes + FIXED_MEMORY),
+            show_bytes(available),
+        ),
+        "lower --buffer-count or --max-transfer-size",
+    ))
+}
+
+/// The least of free memory and what is left in each control group of this process.
+fn available() -> Option<(u64, &'static str)> {
+    let free = meminfo(&fs::read_to_string("/proc/meminfo").ok()?).map(|bytes| (bytes, "free memory of the machine"));
+    let group = group_rooms().into_iter().min().map(|bytes| (bytes, "limit of the control group"));
+    free.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)
+}
+
+fn meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Room in every control group above this process, for both versions of the interface.
+fn group_rooms() -> Vec<u64> {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut rooms = Vec::new();
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let (root, limit, usage) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            c if c.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            _ => continue,
+        };
+        let mut directory = PathBuf::from(root).join(group.trim_start_matches('/'));
+        while directory.starts_with(root) {
+            rooms.extend(room(&directory, limit, usage));
+            if !directory.pop() {
+                break;
+            }
+        }
+    }
+    rooms
+}
+
+fn room(directory: &Path, limit: &str, usage: &str) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(directory.join(name)).ok()?.trim().parse::<u64>().ok();
+    let limit = number(limit)?;
+    // What the page cache holds in the group can be taken back, so only the rest of its use counts.
+    let cache = fs::read_to_string(directory.join("memory.stat")).ok().and_then(|text| reclaimable(&text)).unwrap_or(0);
+    Some(limit.saturating_sub(number(usage)?.saturating_sub(cache)))
+}
+
+fn reclaimable(stat: &str) -> Option<u64> {
+    let value = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+    value("total_inactive_file").or_else(|| value("inactive_file"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_read_in_bytes() {
+        assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:    1024 kB\n"), Some(1 << 20));
+    }
+
+    #[test]
+    fn too_large_a_pool_is_refused_with_what_to_lower() {
+        let text = check(1 << 60, 1 << 40, 1 << 20, 0).unwrap_err().to_string();
+        assert!(text.contains("asked") && text.contains("available") && text.contains("lower --buffer-count"), "{text}");
+    }
+}

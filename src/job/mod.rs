@@ -1,0 +1,71 @@
+//! Jobs: what a command does, callable from anywhere. A job prints nothing: it fills a report and counters.
+
+pub mod backup;
+pub mod inspect;
+pub mod keys;
+pub mod limit;
+pub mod media;
+pub mod restore;
+pub mod verify;
+
+mod estimate;
+mod exclusive;
+mod memory;
+mod names;
+mod recover;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fullbore_core::meter::Progress;
+use fullbore_core::{Error, Result};
+
+/// How a job hears of signals and tells how far it is.
+#[derive(Clone, Default)]
+pub struct Conduct {
+    /// The number of the signal that came; 0: none.
+    pub signal: Arc<AtomicUsize>,
+    /// Bytes done and to do.
+    pub progress: Arc<Progress>,
+}
+
+impl Conduct {
+    /// An error once a signal has come.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn check(&self) -> Result<()> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            15 => Err(Error::Cancelled { by: "SIGTERM" }),
+            _ => Err(Error::Cancelled { by: "SIGINT" }),
+        }
+    }
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What this process has used.
+pub struct Usage {
+    /// Greatest resident set.
+    pub peak_rss_bytes: u64,
+    /// User and system time.
+    pub cpu_s: f64,
+}
+
+/// What this process has used so far; zeros where /proc does not tell.
+pub fn process_usage() -> Usage {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix("kB"));
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // utime and stime are fields 14 and 15; the name in field 2 may contain anything, so count after its parenthesis.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Usage {
+        peak_rss_bytes: peak.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) << 10,
+        cpu_s: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    }
+}

@@ -1,0 +1,130 @@
+//! Names of families: which devices a backup writes to.
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+
+/// What `--name-template` stands for when it is not given.
+pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{family}of{families}.bore";
+
+/// What a template may name.
+pub(super) struct NameFields<'a> {
+    pub database: &'a str,
+    pub kind: SetKind,
+    /// When the backup started.
+    pub started: jiff::Timestamp,
+    /// The media set's id.
+    pub set_id: &'a str,
+}
+
+/// The devices of all families: `stripes` spread evenly over `to`, names made where a directory was given.
+pub(super) fn devices(to: &[Device], stripes: Option<usize>, template: &str, fields: &NameFields<'_>) -> Result<Vec<Device>> {
+    let families = stripes.unwrap_or(to.len());
+    if to.is_empty() {
+        return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
+    }
+    if !(1..=64).contains(&families) {
+        return Err(Error::usage("--stripes", format!("{families} is not from 1 to 64"), "a media set has 1 to 64 families"));
+    }
+    if families < to.len() {
+        let why = format!("{families} families cannot use {} devices", to.len());
+        return Err(Error::usage("--stripes", why, "give at least one stripe per --to, or fewer devices"));
+    }
+    let single = to.iter().find(|device| !matches!(device.place(), Place::Directory(_) | Place::Null));
+    if let Some(device) = single.filter(|_| families > to.len()) {
+        let why = format!("{families} stripes do not fit: `{device}` is one file and takes one family");
+        return Err(Error::usage("--stripes", why, "give directories (ending in /), nul:, or one --to per stripe"));
+    }
+    if families > 1 && to.iter().any(|device| matches!(device.place(), Place::Pipe)) {
+        return Err(Error::usage("--to -", "a pipe takes one family", "give --to - alone"));
+    }
+    let mut devices = Vec::with_capacity(families);
+    for family in 1..=families {
+        let device = &to[(family - 1) % to.len()];
+        let named = match device.place() {
+            Place::Directory(_) => device.join(&expand(template, fields, family, families)?),
+            Place::File(_) | Place::Null | Place::Pipe => None,
+        };
+        devices.push(named.unwrap_or_else(|| device.clone()));
+    }
+    refuse_twins(&devices)?;
+    Ok(devices)
+}
+
+fn refuse_twins(devices: &[Device]) -> Result<()> {
+    for (at, device) in devices.iter().enumerate() {
+        let Some(identity) = device.identity() else { continue };
+        if devices[..at].iter().any(|other| other.identity() == Some(identity.clone())) {
+            return Err(Error::usage(
+                device.to_string(),
+                "two families would be written to it",
+                "name each file once; a --name-template for stripes contains {family}",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usize) -> Result<String> {
+    let wrong = |why: String| {
+        Error::usage("--name-template", why, "known are {database}, {kind}, {time}, {date}, {set}, {family}, {families}")
+    };
+    let mut name = String::new();
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        name.push_str(&rest[..open]);
+        let close = rest[open..].find('}').ok_or_else(|| wrong(format!("`{template}` has an opening brace without its end")))?;
+        match &rest[open + 1..open + close] {
+            "database" => name.push_str(fields.database),
+            "kind" => name.push_str(&fields.kind.to_string()),
+            "time" => name.push_str(&fields.started.strftime("%Y%m%dT%H%M%SZ").to_string()),
+            "date" => name.push_str(&fields.started.strftime("%Y%m%d").to_string()),
+            "set" => name.push_str(fields.set_id),
+            "family" => name.push_str(&family.to_string()),
+            "families" => name.push_str(&families.to_string()),
+            unknown => return Err(wrong(format!("`{{{unknown}}}` is not known"))),
+        }
+        rest = &rest[open + close + 1..];
+    }
+    name.push_str(rest);
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return Err(wrong(format!("`{template}` makes `{name}`, which is no file name")));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn fields() -> NameFields<'static> {
+        NameFields { database: "app", kind: SetKind::Full, started: "2026-11-21T10:00:00Z".parse().unwrap(), set_id: "7" }
+    }
+
+    fn to(names: &[&str]) -> Vec<Device> {
+        names.iter().map(|name| Device::parse(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn stripes_are_spread_evenly_over_the_directories() {
+        let devices = devices(&to(&["/mnt/a/", "/mnt/b/"]), Some(4), DEFAULT_TEMPLATE, &fields()).unwrap();
+        let names: Vec<_> = devices.iter().map(ToString::to_string).collect();
+        assert_eq!(names[0], "/mnt/a/app-full-20261121T100000Z-1of4.bore");
+        assert_eq!(names[3], "/mnt/b/app-full-20261121T100000Z-4of4.bore");
+    }
+
+    #[test]
+    fn a_family_named_twice_is_refused() {
+        assert!(devices(&to(&["/mnt/a.bore", "/mnt/./a.bore"]), None, "x", &fields()).is_err());
+        assert!(devices(&to(&["/mnt/a/"]), Some(2), "{database}", &fields()).is_err());
+        assert_eq!(devices(&to(&["nul:"]), Some(4), "x", &fields()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_template_that_makes_no_file_name_is_refused() {
+        for template in ["{nonsense}", "{database", "", "a/b", ".."] {
+            assert!(devices(&to(&["/mnt/a/"]), None, template, &fields()).is_err(), "{template}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::io::free_space;
+use fullbore_core::media::StreamRecord;
+use fullbore_core::plan::Knobs;
+use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget};
+use fullbore_core::{Error, Result};
+use fullbore_engines::sqlite::restore as sqlite;
+
+use super::{Conduct, media, verify};
+use crate::chain::{self, Choice};
+use crate::report::Report;
+use crate::units::show_bytes;
+
+/// Where a restore goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Into {
+    /// `sqlite:FILE`.
+    Sqlite(PathBuf),
+    /// `dir:PATH`: the database's file in it, under the name it had.
+    Directory(PathBuf),
+    /// `nul:`: everything is read and unpacked, nothing kept.
+    Null,
+}
+
+impl Into {
+    /// Understands what follows `--into`.
+    ///
+    /// # Errors
+    /// A usage error that names the known forms.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = |why: &str| Error::usage(format!("--into {text}"), why, "write sqlite:FILE, dir:PATH or nul:");
+        match text.split_once(':') {
+            Some(("sqlite" | "dir", "")) => Err(wrong("the path is missing")),
+            Some(("sqlite", path)) => Ok(Into::Sqlite(path.into())),
+            Some(("dir", path)) => Ok(Into::Directory(path.into())),
+            Some(("nul", "")) => Ok(Into::Null),
+            Some(("mysql" | "mariadb" | "postgresql" | "sqlserver", _)) => Err(wrong("this version cannot restore into a server yet")),
+            _ => Err(wrong("this is not a target")),
+        }
+    }
+}
+
+/// What the user asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// `--from`.
+    pub from: Vec<String>,
+    /// `--into`.
+    pub into: Into,
+    /// `--replace`.
+    pub replace: bool,
+    /// `--mkdir`.
+    pub mkdir: bool,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--integrity-check`: SQLite checks the file before it gets its name.
+    pub integrity_check: bool,
+    /// BUFFERCOUNT and the like.
+    pub knobs: Knobs,
+    /// `--key`.
+    pub key: Option<PathBuf>,
+    /// `--set`, `--latest`.
+    pub choice: Choice,
+}
+
+/// Runs the restore and fills `report`, also when it fails.
+///
+/// # Errors
+/// Whatever stops it; then the target is as it was.
+pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let key = media::read_key(request.key.as_deref())?;
+    let begun = Instant::now();
+    if media::is_pipe(&request.from)? {
+        let mut set = verify::piped(key.as_ref())?;
+        restore_piped(&mut set, request, conduct, report)?;
+    } else {
+        restore_found(request, key.as_ref(), conduct, report)?;
+    }
+    report.set_speed(begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let heap = media::find(&request.from)?;
+    if let Some(bad) = heap.unreadable.iter().position(|unreadable| !unreadable.leftover) {
+        // It may be the missing family of the set that is meant.
+        let mut unreadable = heap.unreadable;
+        return Err(unreadable.swap_remove(bad).error);
+    }
+    let known: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).collect();
+    let sequence = chain::choose(&known, &request.choice)?;
+    report.warnings.extend(sequence.warnings);
+    let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
+    let total = found.iter().map(|found| found.stored_bytes).sum();
+    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let mut place: Option<Place> = None;
+    for (at, found) in found.iter().enumerate() {
+        let (mut set, pool, plan) = verify::open(found, &request.knobs, key, report)?;
+        let stream = only_stream(&set)?;
+        if request.dry_run {
+            plan_line(found, report);
+            continue;
+        }
+        if place.is_none() {
+            place = Some(Place::prepare(request, &set, stream.size, report)?);
+        }
+        let Some(place) = place.as_mut() else { continue };
+        let outcome = match place.file_target(&stream, at == 0)? {
+            None => verify::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?,
+            Some(target) => {
+                let outcome = verify::unpack_with(&mut set, &plan, &pool, &target, conduct)?;
+                target.sync()?;
+                outcome
+            }
+        };
+        verify::book(&outcome, report);
+    }
+    match place {
+        None => {
+            report.status = "planned".into();
+            Ok(())
+        }
+        Some(place) => {
+            conduct.check()?;
+            place.publish(request, report)
+        }
+    }
+}
+
+fn plan_line(found: &media::Found, report: &mut Report) {
+    report.stored_bytes += found.stored_bytes;
+    report.kind = Some(found.set.kind.to_string());
+    report.backup_set_id = Some(found.set.backup_set_id.to_string());
+    report.media_set_id = Some(found.media_set_id.to_string());
+}
+
+fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    if set.header().base_backup_set_id.is_some() {
+        return Err(Error::refused("--from -", "a differential cannot be restored from a pipe alone", "name its full and it as files"));
+    }
+    let stream = only_stream(set)?;
+    let mut place = Place::prepare(request, set, stream.size, report)?;
+    let outcome = match place.file_target(&stream, true)? {
+        None => verify::unpack(set, &request.knobs, &NullTarget, conduct, report)?,
+        Some(target) => {
+            let outcome = verify::unpack(set, &request.knobs, &target, conduct, report)?;
+            target.sync()?;
+            outcome
+        }
+    };
+    verify::book(&outcome, report);
+    conduct.check()?;
+    place.publish(request, report)
+}
+
+/// The one stream of an SQLite database.
+fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
+    let header = set.header();
+    match (&header.engine[..], &header.streams[..]) {
+        ("sqlite", [stream]) => Ok(stream.clone()),
+        ("sqlite", _) => Err(Error::incomplete("media set", "an SQLite backup has exactly one stream", "use another set")),
+        (engine, _) => Err(Error::refused(
+            format!("media set {}", header.media_set_id),
+            format!("it is a backup of `{engine}`, which this version cannot restore"),
+            "use a newer fullbore",
+        )),
+    }
+}
+
+/// Where the database is put together. Dropped before it is published, it removes what it made.
+struct Place {
+    restore: Option<sqlite::Restore>,
+}
+
+impl Place {
+    fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
+        let path = match &request.into {
+            Into::Null => return Ok(Self { restore: None }),
+            Into::Sqlite(path) => path.clone(),
+            Into::Directory(directory) => {
+                let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
+                let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
+                directory.join(name.unwrap_or_else(|| "database.db".into()))
+            }
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if request.mkdir {
+            std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+        }
+        let restore = sqlite::prepare(&path, request.replace)?;
+        report.warnings.extend(restore.leftovers().iter().map(|left| {
+            format!("`{}` is what a killed restore has left; it can be removed", left.display())
+        }));
+        let free = free_space(directory)?;
+        if free < size {
+            return Err(Error::refused(
+                directory.display().to_string(),
+                format!("the database needs {} there, and {} are free", show_bytes(size), show_bytes(free)),
+                "free space there, or name another target with --into",
+            ));
+        }
+        Ok(Self { restore: Some(restore) })
+    }
+
+    /// The file that a set is unpacked into; the first set of a chain makes it.
+    fn file_target(&mut self, stream: &StreamRecord, first: bool) -> Result<Option<FileTarget>> {
+        let Some(restore) = &self.restore else { return Ok(None) };
+        let path = restore.temporary();
+        if first {
+            let made = OpenOptions::new().write(true).create_new(true).open(path);
+            made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+        }
+        let mut target = FileTarget::new();
+        target.add(stream.id, path, stream.size, first)?;
+        Ok(Some(target))
+    }
+
+    fn publish(mut self, request: &Request, report: &mut Report) -> Result<()> {
+        let Some(restore) = self.restore.take() else { return Ok(()) };
+        let published = Self::check_and_publish(&restore, request);
+        match published {
+            Ok(warnings) => {
+                report.warnings.extend(warnings);
+                Ok(())
+            }
+            Err(error) => {
+                restore.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn check_and_publish(restore: &sqlite::Restore, request: &Request) -> Result<Vec<String>> {
+        if request.integrity_check {
+            let problems = sqlite::check(restore.temporary(), sqlite::Depth::Full)?;
+            if let Some(problem) = problems.first() {
+                return Err(Error::refused(
+                    restore.target().display().to_string(),
+                    format!("SQLite finds {} problems in the restored database; the first: {problem}", problems.len()),
+                    "the database was damaged when it was backed up; restore without --integrity-check to look at it",
+                ));
+            }
+        }
+        restore.publish(&|_| Ok(()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(restore) = self.restore.take() {
+            restore.abandon();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The report of a job: `--report json`, documented in `docs/REPORT.md`. Filled while the job runs, so that a job
+//! that failed has one too.
+
+use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
+use fullbore_core::sink::DeviceAccount;
+use serde::Serialize;
+
+use crate::units::mib_per_s;
+
+/// Version of the report; fields are added, never changed.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One job, as an object.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of the program.
+    pub tool_version: String,
+    /// Name of the machine.
+    pub host: String,
+    /// `backup`, `restore`, `verify`.
+    pub command: String,
+    /// `done`, `done_with_warnings`, `failed`, `cancelled`, `planned`.
+    pub status: String,
+    /// The error's text, when it failed.
+    pub error: Option<String>,
+    /// What the program ends with.
+    pub exit_code: u8,
+    /// RFC 3339.
+    pub started_at: String,
+    /// RFC 3339.
+    pub finished_at: String,
+    /// full, differential, log.
+    pub kind: Option<String>,
+    /// Name of the engine.
+    pub engine: Option<String>,
+    /// The database as the user named it.
+    pub database: Option<String>,
+    /// Identity of the backup.
+    pub backup_set_id: Option<String>,
+    /// Identity of the media.
+    pub media_set_id: Option<String>,
+    /// The families.
+    pub families: Vec<FamilyReport>,
+    /// Bytes read from the database, or unpacked.
+    pub source_bytes: u64,
+    /// Bytes of the database that hold something.
+    pub allocated_bytes: u64,
+    /// Bytes not stored: free, zero, or (differential) unchanged.
+    pub skipped_bytes: u64,
+    /// Bytes of all families.
+    pub stored_bytes: u64,
+    /// source_bytes / stored_bytes.
+    pub ratio: f64,
+    /// Wall time.
+    pub elapsed_s: f64,
+    /// source_bytes per second.
+    pub mib_per_s: f64,
+    /// The buffer pool.
+    pub pool: PoolReport,
+    /// Greatest resident set of the process.
+    pub peak_rss_bytes: u64,
+    /// Where the time of each stage went.
+    pub stages: Vec<StageReport>,
+    /// What each device did.
+    pub io: Vec<DeviceReport>,
+    /// User and system time of the process.
+    pub cpu_s: f64,
+    /// The stage that was the limit.
+    pub bottleneck: Option<BottleneckReport>,
+    /// The raw path, with `--measure-limit`.
+    pub limit: Option<LimitReport>,
+    /// The engine's own positions.
+    pub position: Option<PositionReport>,
+    /// How long writers to the database could have been kept waiting.
+    pub writers_blocked_s: f64,
+    /// What went not quite as it should.
+    pub warnings: Vec<String>,
+}
+
+/// One family.
+#[derive(Debug, Clone, Serialize)]
+pub struct FamilyReport {
+    /// As the user named it.
+    pub device: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its digest in hexadecimal digits.
+    pub blake3: String,
+}
+
+/// The buffer pool.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PoolReport {
+    /// BUFFERCOUNT.
+    pub buffer_count: u64,
+    /// MAXTRANSFERSIZE in bytes.
+    pub max_transfer_size: u64,
+    /// Their product.
+    pub bytes: u64,
+}
+
+/// One stage, summed over its threads.
+#[derive(Debug, Clone, Serialize)]
+pub struct StageReport {
+    /// source, transform, sink; media, transform, target.
+    pub name: String,
+    /// Bytes that passed.
+    pub bytes: u64,
+    /// Working.
+    pub busy_s: f64,
+    /// Waiting for input.
+    pub starved_s: f64,
+    /// Waiting for a buffer or for the next stage.
+    pub blocked_s: f64,
+}
+
+/// One device.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceReport {
+    /// As the user named it.
+    pub device: String,
+    /// Its directory or store.
+    pub dir: String,
+    /// Operations.
+    pub ops: u64,
+    /// Bytes per operation.
+    pub mean_bytes: f64,
+    /// Operations in flight when one was queued.
+    pub mean_queue_depth: f64,
+    /// 99th percentile of an operation's time, in microseconds.
+    pub p99_us: u64,
+    /// Past the page cache.
+    pub direct: bool,
+}
+
+/// The stage that was the limit.
+#[derive(Debug, Clone, Serialize)]
+pub struct BottleneckReport {
+    /// Its name.
+    pub stage: String,
+    /// The numbers that say so.
+    pub why: String,
+}
+
+/// The raw path, measured in this run.
+#[derive(Debug, Clone, Serialize)]
+pub struct LimitReport {
+    /// The stage with the lowest limit.
+    pub stage: String,
+    /// What the whole path could do, in source MiB/s.
+    pub mib_per_s: f64,
+    /// mib_per_s of the job in percent of it.
+    pub percent: f64,
+    /// Reading the source alone.
+    pub source_mib_per_s: f64,
+    /// Checksums and codec on all workers, in source MiB/s; `None` when it was not measured.
+    pub transform_mib_per_s: Option<f64>,
+    /// Writing the sinks alone, in stored MiB/s; `None` for devices that are not files.
+    pub sink_mib_per_s: Option<f64>,
+}
+
+/// The engine's positions.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PositionReport {
+    /// First position that a restore needs.
+    pub first: serde_json::Value,
+    /// Consistent with the copied bytes.
+    pub checkpoint: serde_json::Value,
+    /// Last position in the set.
+    pub last: serde_json::Value,
+}
+
+impl Report {
+    /// A job that starts now.
+    pub fn begin(command: &str) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            host: crate::job::host(),
+            command: command.into(),
+            status: "failed".into(),
+            started_at: jiff::Timestamp::now().to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// Books stages, and with them the bottleneck.
+    pub fn set_stages(&mut self, stages: &[Stage]) {
+        self.bottleneck = bottleneck(stages).map(|Bottleneck { stage, why }| BottleneckReport { stage: stage.into(), why });
+        self.stages = stages
+            .iter()
+            .map(|stage| StageReport {
+                name: stage.name.into(),
+                bytes: stage.account.bytes,
+                busy_s: stage.account.busy.as_secs_f64(),
+                starved_s: stage.account.starved.as_secs_f64(),
+                blocked_s: stage.account.blocked.as_secs_f64(),
+            })
+            .collect();
+    }
+
+    /// Books one device.
+    pub fn add_device(&mut self, device: &str, account: &DeviceAccount) {
+        let per_operation = |sum: u64| if account.operations == 0 { 0.0 } else { sum as f64 / account.operations as f64 };
+        self.io.push(DeviceReport {
+            device: device.into(),
+            dir: account.directory.clone(),
+            ops: account.operations,
+            mean_bytes: per_operation(account.bytes),
+            mean_queue_depth: per_operation(account.queue_depth_sum),
+            p99_us: account.p99_us,
+            direct: account.direct,
+        });
+    }
+
+    /// Books the sizes, and the time that they took.
+    pub fn set_speed(&mut self, elapsed_s: f64) {
+        self.elapsed_s = elapsed_s;
+        self.mib_per_s = mib_per_s(self.source_bytes, elapsed_s);
+        self.ratio = if self.stored_bytes == 0 { 0.0 } else { self.source_bytes as f64 / self.stored_bytes as f64 };
+    }
+
+    /// Ends the job: time, memory and processor time of the process, the result.
+    pub fn finish(&mut self, error: Option<&fullbore_core::Error>) {
+        self.finished_at = jiff::Timestamp::now().to_string();
+        let usage = crate::job::process_usage();
+        self.peak_rss_bytes = usage.peak_rss_bytes;
+        self.cpu_s = usage.cpu_s;
+        match error {
+            None if self.status == "planned" => self.exit_code = 0,
+            None => {
+                let warned = !self.warnings.is_empty();
+                self.status = if warned { "done_with_warnings" } else { "done" }.into();
+                self.exit_code = if warned { 4 } else { 0 };
+            }
+            Some(error) => {
+                let cancelled = matches!(error, fullbore_core::Error::Cancelled { .. });
+                self.status = if cancelled { "cancelled" } else { "failed" }.into();
+                self.error = Some(error.to_string());
+                self.exit_code = error.verdict().exit_code();
+            }
+        }
+    }
+}

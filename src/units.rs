@@ -1,0 +1,82 @@
+//! Quantities as people write them.
+
+use fullbore_core::{Error, Result};
+
+/// Bytes from `65536`, `64KiB`, `1MiB`, `4 GiB`, `1MB` (= 1,000,000) …
+///
+/// # Errors
+/// A usage error that names `flag`.
+pub fn bytes(flag: &str, text: &str) -> Result<u64> {
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let wrong = |why: &str| Error::usage(flag, format!("`{text}` {why}"), "write a whole number of bytes, KiB, MiB, GiB or TiB: 1MiB");
+    let number: u64 = number.parse().map_err(|_| wrong("is not a size"))?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(wrong("has an unknown unit")),
+    };
+    number.checked_mul(factor).ok_or_else(|| wrong("is too large"))
+}
+
+/// Bytes per second from `200MiB/s`.
+///
+/// # Errors
+/// A usage error that names `flag`.
+pub fn bytes_per_second(flag: &str, text: &str) -> Result<u64> {
+    let rate = text.trim().strip_suffix("/s").ok_or_else(|| {
+        Error::usage(flag, format!("`{text}` is not a bandwidth"), "write bytes per second: 200MiB/s")
+    })?;
+    match bytes(flag, rate)? {
+        0 => Err(Error::usage(flag, "a bandwidth of 0 would never end", "leave the option out for no limit")),
+        rate => Ok(rate),
+    }
+}
+
+/// `12.3 MiB`.
+pub fn show_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// MiB per second.
+pub fn mib_per_s(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 / f64::from(1 << 20) / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_understood_as_people_write_them() {
+        for (text, value) in [("65536", 65536), ("64KiB", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30), ("1MB", 1_000_000)] {
+            assert_eq!(bytes("--x", text).unwrap(), value, "{text}");
+        }
+        assert_eq!(bytes_per_second("--throttle", "200MiB/s").unwrap(), 200 << 20);
+    }
+
+    #[test]
+    fn a_size_that_is_none_is_refused_by_the_name_of_its_flag() {
+        for text in ["", "x", "-1", "1.5MiB", "1 XiB", "99999999999TiB"] {
+            assert!(bytes("--max-transfer-size", text).unwrap_err().to_string().contains("--max-transfer-size"));
+        }
+        assert!(bytes_per_second("--throttle", "200MiB").is_err());
+        assert!(bytes_per_second("--throttle", "0/s").is_err());
+    }
+}
