@@ -127,18 +127,21 @@ fn fill(options: &Options) -> anyhow::Result<(u64, u64, u64)> {
 /// Deletes runs of documents and attachments, as retention does, until the share of free pages is reached.
 fn free_pages(database: &Connection) -> anyhow::Result<()> {
     let goal = (page_count(database)? as f64 * FREE) as u64;
-    let last: i64 = database.query_row("SELECT max(id) FROM documents", [], |row| row.get(0))?;
-    let run = (last / 200).max(1);
-    // Steps of a prime share of the table: the holes lie all over the file.
-    let mut at = 1;
-    for _ in 0..200 {
+    let mut lasts = Vec::new();
+    for table in ["documents", "attachments"] {
+        let last = database.query_row(&format!("SELECT coalesce(max(id), 0) FROM {table}"), [], |row| row.get(0))?;
+        lasts.push((table, last));
+    }
+    // Steps of a prime share of each table: the holes lie all over the file.
+    for step in 1..=200 {
         if pragma(database, "freelist_count")? >= goal {
             break;
         }
-        at = (at + last * 37 / 101) % last.max(1) + 1;
-        for table in ["documents", "attachments"] {
+        for (table, last) in &lasts {
+            let last: i64 = *last;
+            let (first, run) = (last * (step * 37 % 101) / 101, (last / 400).max(1));
             let delete = format!("DELETE FROM {table} WHERE id BETWEEN ?1 AND ?2");
-            database.execute(&delete, [at, at + run])?;
+            database.execute(&delete, [first, first + run])?;
         }
     }
     Ok(())

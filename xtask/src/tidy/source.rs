@@ -20,9 +20,9 @@ impl Source {
         Source { name: name.to_owned(), code: lines(code), comments: lines(comments), test }
     }
 
-    /// A file of tests as a whole: under a folder `tests`.
+    /// A file of tests as a whole: under a folder `tests`, or the file of a `#[cfg(test)] mod tests;`.
     pub fn is_test_file(&self) -> bool {
-        self.name.split('/').any(|part| part == "tests")
+        self.name.split('/').any(|part| part == "tests" || part == "tests.rs")
     }
 
     /// The lines of code outside test modules, with their numbers from 1.
