@@ -209,7 +209,7 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
 
 fn details(report: &Report, out: &mut Vec<String>) {
     let mut stages = Table::new();
-    stages.load_preset(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
+    stages.load_style(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
     for stage in &report.stages {
         let seconds = |value: f64| format!("{value:.2}");
         let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));
@@ -217,7 +217,7 @@ fn details(report: &Report, out: &mut Vec<String>) {
     }
     out.push(stages.to_string());
     let mut devices = Table::new();
-    devices.load_preset(presets::NOTHING).set_header(["device", "operations", "mean KiB", "mean depth", "p99 µs", "direct"]);
+    devices.load_style(presets::NOTHING).set_header(["device", "operations", "mean KiB", "mean depth", "p99 µs", "direct"]);
     for device in &report.io {
         devices.add_row([
             device.device.clone(),
@@ -277,7 +277,7 @@ pub fn labels(sets: &[SetSummary]) {
 /// What a folder holds.
 pub fn list(sets: &[SetSummary]) {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["backup set", "kind", "started", "database", "size", "families", "state"]);
+    table.load_style(presets::NOTHING).set_header(["backup set", "kind", "started", "database", "size", "families", "state"]);
     for set in sets {
         table.add_row([
             set.backup_set_id.clone(),

@@ -31,7 +31,7 @@ use crate::unpack::BaseMap;
 use finish::{Closed, Finisher};
 use page_map::PageMap;
 use read::Throttle;
-use stripe::{Board, BoardSettings, Command, Hand};
+use stripe::{Board, BoardSettings, DeviceWrite, Hand};
 use transform::{Filled, Gathered, Selection, Worker};
 
 /// How often the monitor looks at signals and at the source.
@@ -197,7 +197,7 @@ impl Backup<'_> {
     fn write<'s>(
         &self,
         sink: &'s mut dyn Sink,
-        listener: &Receiver<Command>,
+        listener: &Receiver<DeviceWrite>,
         load: &AtomicU64,
         accounts: &Accounts,
     ) -> Result<&'s mut dyn Sink> {
@@ -301,7 +301,6 @@ impl Backup<'_> {
             finisher.write_footer(family, &closed)?;
             board.close_family(family);
         }
-        board.lock(1).sync()?;
         let mut others = writers.split_off(1).into_iter().map(join).collect::<Result<Vec<_>>>()?;
         self.halt.check()?;
         if !self.init {

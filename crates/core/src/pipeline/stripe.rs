@@ -21,12 +21,10 @@ use crate::meter::{Account, Clock, Progress, Spent};
 use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::Sink;
 
-/// What a stripe's writer is told.
-pub(super) enum Command {
-    /// Write this at that offset of the family.
-    Write(u64, Piece),
-    /// Make everything so far durable.
-    Sync,
+/// What a stripe's writer is to put at an offset of the family.
+pub(super) struct DeviceWrite {
+    offset: u64,
+    piece: Piece,
 }
 
 /// What all stripes of a set share.
@@ -56,7 +54,7 @@ pub(super) struct StripeState {
     filled: usize,
     position: u64,
     pending: Vec<IndexEntry>,
-    queue: Option<Sender<Command>>,
+    queue: Option<Sender<DeviceWrite>>,
     digest: FamilyDigest,
     /// INDEX blocks so far.
     pub index: Vec<BlockReference>,
@@ -100,7 +98,7 @@ impl Board {
     pub fn new(
         set: &BoardSettings,
         headers: &[Vec<u8>],
-        queues: Vec<Sender<Command>>,
+        queues: Vec<Sender<DeviceWrite>>,
         loads: &[Arc<AtomicU64>],
         pool: &Arc<Pool>,
     ) -> Result<Self> {
@@ -381,11 +379,6 @@ impl StripeState {
         self.digest.value()
     }
 
-    /// Tells the writer to make everything so far durable.
-    pub fn sync(&self) -> Result<()> {
-        self.send(Command::Sync)
-    }
-
     fn append(
         &mut self,
         block: Sealed<'_>,
@@ -465,18 +458,14 @@ impl StripeState {
 
     fn submit(&mut self, offset: u64, piece: Piece, load: &AtomicU64) -> Result<()> {
         load.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        self.send(Command::Write(offset, piece))
-    }
-
-    fn send(&self, command: Command) -> Result<()> {
-        self.queue.as_ref().and_then(|queue| queue.send(command).ok()).ok_or(Error::Halted)
+        self.queue.as_ref().and_then(|queue| queue.send(DeviceWrite { offset, piece }).ok()).ok_or(Error::Halted)
     }
 }
 
 /// A stripe's writer: takes what is sent until the stripe closes, then makes it durable.
 pub(super) fn write(
     sink: &mut dyn Sink,
-    queue: &Receiver<Command>,
+    queue: &Receiver<DeviceWrite>,
     load: &AtomicU64,
     progress: &Progress,
     account: &mut Account,
@@ -489,14 +478,14 @@ pub(super) fn write(
 
 fn write_all(
     sink: &mut dyn Sink,
-    queue: &Receiver<Command>,
+    queue: &Receiver<DeviceWrite>,
     load: &AtomicU64,
     progress: &Progress,
     clock: &mut Clock,
 ) -> Result<()> {
     loop {
-        let command = match queue.try_recv() {
-            Ok(command) => command,
+        let write = match queue.try_recv() {
+            Ok(write) => write,
             Err(TryRecvError::Disconnected) => break,
             // Nothing to do: bring a buffer home, for somebody may wait for it.
             Err(TryRecvError::Empty) if sink.in_flight() > 0 => {
@@ -509,24 +498,16 @@ fn write_all(
                 let received = queue.recv();
                 clock.lap(Spent::Starved);
                 match received {
-                    Ok(command) => command,
+                    Ok(write) => write,
                     Err(_) => break,
                 }
             }
         };
-        match command {
-            Command::Write(offset, piece) => {
-                let length = piece.len() as u64;
-                sink.write(offset, piece)?;
-                load.fetch_sub(length, Ordering::Relaxed);
-                progress.stored.fetch_add(length, Ordering::Relaxed);
-                clock.pass(length);
-            }
-            Command::Sync => {
-                sink.settle(0)?;
-                sink.sync()?;
-            }
-        }
+        let length = write.piece.len() as u64;
+        sink.write(write.offset, write.piece)?;
+        load.fetch_sub(length, Ordering::Relaxed);
+        progress.stored.fetch_add(length, Ordering::Relaxed);
+        clock.pass(length);
         clock.lap(Spent::Busy);
     }
     sink.settle(0)?;
