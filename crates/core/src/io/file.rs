@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_direct_file_takes_aligned_memory_and_then_an_unaligned_tail() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let directory = crate::io::directory_on_disk();
         let mut opened = OpenedFile::create_new(&directory.path().join("a"), Mode::Auto).unwrap();
         let mut memory = Memory::new(8192).unwrap();
         memory.fill(7);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn direct_io_is_used_exactly_where_the_file_system_has_it() {
-        let on_disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let on_disk = crate::io::directory_on_disk();
         let path = on_disk.path().join("a");
         let opened = OpenedFile::create_new(&path, Mode::Auto).unwrap();
         if fstatfs(&opened.file).unwrap().f_type == 0xEF53 {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_was_reserved_is_given_back_by_trim() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let directory = crate::io::directory_on_disk();
         let opened = OpenedFile::create_new(&directory.path().join("a"), Mode::Auto).unwrap();
         opened.preallocate(8 << 20).unwrap();
         assert_eq!(opened.file.metadata().unwrap().len(), 0);

@@ -62,6 +62,14 @@ impl Mode {
     }
 }
 
+/// A directory for a test that goes with it, beside the compiled tests: the usual one is often in memory, where there
+/// is no direct I/O.
+#[cfg(test)]
+pub(crate) fn directory_on_disk() -> tempfile::TempDir {
+    let tests = std::env::current_exe().expect("the path of the tests");
+    tempfile::tempdir_in(tests.parent().expect("a directory")).expect("a temporary directory")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn created(mode: Mode) -> (TempDir, Arc<OpenedFile>) {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let directory = crate::io::directory_on_disk();
         let file = OpenedFile::create_new(&directory.path().join("a"), mode).unwrap();
         (directory, Arc::new(file))
     }

@@ -1,5 +1,5 @@
 //! The raw path against fio: `cargo test --release -p fullbore-core --lib throughput -- --ignored --nocapture`.
-//! Writes where `FULLBORE_BENCH_DIR` says, else beside the sources; mode by `FULLBORE_IO`.
+//! Writes where `FULLBORE_BENCH_DIR` says, else beside the compiled tests; mode by `FULLBORE_IO`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -17,8 +17,10 @@ const DEPTH: usize = 4;
 #[test]
 #[ignore = "moves 20 GiB and needs fio"]
 fn sink_and_supply_are_as_fast_as_fio() {
-    let parent = std::env::var("FULLBORE_BENCH_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").into());
-    let directory = tempfile::tempdir_in(parent).unwrap();
+    let directory = match std::env::var_os("FULLBORE_BENCH_DIR") {
+        Some(parent) => tempfile::tempdir_in(parent).unwrap(),
+        None => super::directory_on_disk(),
+    };
     let path = directory.path().join("ours.bore");
     let theirs = directory.path().join("theirs").display().to_string();
     let mode = Mode::from_environment().unwrap();

@@ -14,14 +14,14 @@ use crate::testkit::{Fault, FaultPlan, FaultSink, sink_conforms};
 const NEW: &str = "0192f0c1-2b3a-7c4d-8e5f-001122334455";
 const OLD: &str = "0192f0c1-0000-7000-8000-001122334455";
 
-/// A family name in a directory on the disk of the sources: temporary directories are often in memory.
+/// A family name in a directory on a disk.
 struct Shelter {
     directory: tempfile::TempDir,
 }
 
 impl Shelter {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap() }
+        Self { directory: crate::io::directory_on_disk() }
     }
 
     fn name(&self) -> PathBuf {
@@ -80,7 +80,7 @@ fn every_sink_conforms() {
             continue; // This machine has no io_uring.
         }
         for expected_size in [None, Some(4 << 20)] {
-            let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+            let directory = crate::io::directory_on_disk();
             let path = |name: &str| directory.path().join(name);
             let next = std::cell::Cell::new(0);
             let make = |name: &str| -> Box<dyn Sink> {
@@ -359,4 +359,33 @@ fn buffers_are_free_for_others_as_soon_as_a_family_has_settled() {
     let account = sink.account();
     assert_eq!((account.operations, account.bytes), (2, 131_072));
     assert!(account.p99_us > 0 && account.queue_depth_sum >= 2);
+}
+
+#[test]
+fn whatever_happens_one_whole_set_can_be_found() {
+    let bytes: Vec<u8> = (0..300_000_u32).map(|index| (index >> 3) as u8).collect();
+    for seed in 0..300 {
+        let place = Shelter::new();
+        fs::write(place.name(), "the old set").unwrap();
+        let plan = FaultPlan::seeded(seed, 1, bytes.len() as u64, 8);
+        let inner =
+            create(&place.name(), Options { hook: Some(plan.hook(0)), mode: Mode::Blocking, ..options(true) }).unwrap();
+        let mut sink = FaultSink::new(Box::new(inner), &plan, 0);
+        let done = commit(&mut sink, &bytes);
+        drop(sink);
+        let fired = plan.fired();
+        let flipped = fired.iter().any(|(_, fault)| matches!(fault, Fault::FlipBit(..)));
+        let new = place.contents_of("a.bore").filter(|found| flipped && found.len() == bytes.len() || *found == bytes);
+        let old = [format!("a.bore.old-{OLD}"), "a.bore".into()].iter().find_map(|name| place.contents_of(name));
+        let old = old.filter(|found| found == b"the old set");
+        assert!(new.is_some() || old.is_some(), "seed {seed}, {fired:?}: {:?}", place.holds().len());
+        if done.is_ok() {
+            assert!(
+                new.is_some() && place.holds().len() == 1,
+                "seed {seed}, {fired:?}: done, and nothing else is left"
+            );
+        } else if !plan.is_dead() && new.is_none() {
+            assert_eq!(place.holds(), [("a.bore".to_owned(), b"the old set".to_vec())], "seed {seed}, {fired:?}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ fn every_supply_conforms() {
             continue; // This machine has no io_uring.
         }
         for depth in [1, 4] {
-            let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+            let directory = crate::io::directory_on_disk();
             let path = directory.path().join("a");
             supply_conforms(|bytes, pool| {
                 fs::write(&path, bytes).unwrap();
@@ -53,7 +53,7 @@ fn nothing_can_be_read_from_nul_a_directory_a_missing_file_or_a_named_pipe() {
 #[test]
 fn a_file_that_is_cut_while_it_is_read_is_damaged_and_one_that_grows_is_read_as_it_was() {
     for mode in [Mode::Auto, Mode::Blocking, Mode::Buffered] {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let directory = crate::io::directory_on_disk();
         let path = directory.path().join("a");
         fs::write(&path, vec![1; 1 << 20]).unwrap();
         let pool = Pool::new(2, 65536).unwrap();
@@ -75,7 +75,7 @@ fn a_file_that_is_cut_while_it_is_read_is_damaged_and_one_that_grows_is_read_as_
 
 #[test]
 fn supplies_share_a_pool_that_has_their_queue_depths_and_what_is_given_out() {
-    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let directory = crate::io::directory_on_disk();
     let path = directory.path().join("a");
     fs::write(&path, vec![1; 1 << 20]).unwrap();
     let pool = Pool::new(4, 65536).unwrap();

@@ -63,7 +63,7 @@ impl FaultPlan {
     /// One or two faults of any kind for sinks, the same for the same seed: on `families` families of about `bytes` bytes,
     /// written in about `operations` operations each.
     pub fn seeded(seed: u64, families: usize, bytes: u64, operations: u64) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = Random { seed, drawn: 0 };
         let count = 1 + random.below(2);
         (0..count).fold(Self::new(), |plan, _| {
             let family = random.below(families.max(1) as u64) as usize;
@@ -163,16 +163,16 @@ impl FaultPlan {
     }
 }
 
-/// SplitMix64 (public domain, Vigna 2015): enough for choosing faults, and no dependency.
-struct SplitMix(u64);
+/// Numbers from a seed: the hash of a counter. Enough for choosing faults, and the hash is here anyway.
+struct Random {
+    seed: u64,
+    drawn: u64,
+}
 
-impl SplitMix {
+impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
+        self.drawn += 1;
+        twox_hash::XxHash3_64::oneshot_with_seed(self.seed, &self.drawn.to_le_bytes()) % bound.max(1)
     }
 }
 
