@@ -93,6 +93,7 @@ fn sqlite_path<'a>(url: &str, rest: &'a str) -> Result<&'a std::path::Path> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -51,19 +51,22 @@ impl QuietConnection {
 
     /// Starts a read transaction, and really reads, so that its locks are taken.
     pub fn begin(&self, path: &Path, patience: &Patience) -> Result<()> {
+        self.insist(path, patience, || {
+            self.end()?;
+            self.prepare_cached("BEGIN")?.execute([])?;
+            self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
+        })
+    }
+
+    /// Tries until there is an answer, an error that will not pass, or no patience left.
+    fn insist<T>(&self, path: &Path, patience: &Patience, attempt: impl Fn() -> rusqlite::Result<T>) -> Result<T> {
         loop {
-            match self.try_begin() {
-                Ok(()) => return Ok(()),
+            match attempt() {
+                Ok(answer) => return Ok(answer),
                 Err(error) if may_pass(&error) && patience.is_left()? => {}
                 Err(error) => return Err(explain(path, error)),
             }
         }
-    }
-
-    fn try_begin(&self) -> rusqlite::Result<()> {
-        self.end()?;
-        self.prepare_cached("BEGIN")?.execute([])?;
-        self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
     }
 
     /// Ends the transaction, if there is one, and with it all locks on the database's content.
@@ -75,9 +78,14 @@ impl QuietConnection {
     /// before and after, so that no commit came between.
     pub fn begin_at_mark(&self, path: &Path, index: &RawFile, patience: &Patience) -> Result<IndexHeader> {
         loop {
-            self.end().map_err(|error| explain(path, error))?;
+            // BEGIN alone takes no lock. What lies between the two looks is kept short: the first read, of page 1.
+            self.end()
+                .and_then(|()| self.prepare_cached("BEGIN")?.execute([]))
+                .map_err(|error| explain(path, error))?;
             let before = read_index(index)?;
-            self.begin(path, patience)?;
+            self.insist(path, patience, || {
+                self.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.query([])?.next().map(drop)
+            })?;
             if let Some(mark) = read_index(index)?.filter(|mark| before.as_ref() == Some(mark)) {
                 return Ok(mark);
             }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use fullbore_core::source::Source;
-use fullbore_engines::{Options, Session, sqlite::Snapshot};
+use fullbore_engines::sqlite::{Snapshot, content_digest};
+use fullbore_engines::{Options, Session};
 
+use crate::child::SPRINT;
 use crate::copy::{Live, assert_whole, copy, copy_slowly};
 
 #[test]
@@ -28,6 +30,22 @@ fn a_writer_that_never_rests_and_checkpoints_does_not_disturb_the_snapshot() {
         let commits: u64 = live.child.ask("calm").unwrap().parse().unwrap();
         assert!(commits > 50, "only {commits} commits");
     }
+}
+
+#[test]
+fn the_mark_is_that_of_the_transaction_also_when_commits_come_every_few_microseconds() {
+    let mut live = Live::new("PRAGMA journal_mode = wal");
+    live.fill(3, 100);
+    live.child.ask(&format!("storm {SPRINT} {}", live.path.display())).unwrap();
+    for _ in 0..300 {
+        let snapshot = live.snapshot();
+        let expected = snapshot.digest().unwrap();
+        copy(&snapshot, &live.copy_path(), 1, 1 << 20);
+        drop(snapshot);
+        assert_eq!(content_digest(&live.copy_path()).unwrap(), expected);
+    }
+    let commits: u64 = live.child.ask("calm").unwrap().parse().unwrap();
+    assert!(commits > 1000, "only {commits} commits");
 }
 
 #[test]
