@@ -194,9 +194,9 @@ fn write_until(stop: &AtomicBool, seed: u64, path: &str) -> u64 {
     let mut commits = 0;
     // The smallest and fastest commits there are.
     while seed == SPRINT && !stop.load(Ordering::Relaxed) {
-        let update = connection
-            .prepare_cached("UPDATE a SET x = random() WHERE id = 1")
-            .and_then(|mut update| update.execute([]));
+        let number = random.u32(..);
+        let sql = format!("BEGIN IMMEDIATE; UPDATE a SET x = {number}; UPDATE w SET v = -{number}; COMMIT");
+        let update = connection.execute_batch(&sql);
         commits += u64::from(update.is_ok());
     }
     while !stop.load(Ordering::Relaxed) {
