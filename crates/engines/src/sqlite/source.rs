@@ -30,7 +30,7 @@ const UNIT_MIN: u32 = 4096;
 const EXACT_ATTEMPTS: u32 = 500;
 
 /// A snapshot that is held open. Fields are dropped in this order: the connection before the descriptors, see
-/// [`Claim`].
+/// `Claim`.
 pub struct Snapshot {
     state: Mutex<State>,
     exact: bool,
