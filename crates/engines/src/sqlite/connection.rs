@@ -51,19 +51,22 @@ impl QuietConnection {
 
     /// Starts a read transaction, and really reads, so that its locks are taken.
     pub fn begin(&self, path: &Path, patience: &Patience) -> Result<()> {
+        self.insist(path, patience, || {
+            self.end()?;
+            self.prepare_cached("BEGIN")?.execute([])?;
+            self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
+        })
+    }
+
+    /// Tries until there is an answer, an error that will not pass, or no patience left.
+    fn insist<T>(&self, path: &Path, patience: &Patience, attempt: impl Fn() -> rusqlite::Result<T>) -> Result<T> {
         loop {
-            match self.try_begin() {
-                Ok(()) => return Ok(()),
+            match attempt() {
+                Ok(answer) => return Ok(answer),
                 Err(error) if may_pass(&error) && patience.is_left()? => {}
                 Err(error) => return Err(explain(path, error)),
             }
         }
-    }
-
-    fn try_begin(&self) -> rusqlite::Result<()> {
-        self.end()?;
-        self.prepare_cached("BEGIN")?.execute([])?;
-        self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
     }
 
     /// Ends the transaction, if there is one, and with it all locks on the database's content.
@@ -72,24 +75,55 @@ impl QuietConnection {
     }
 
     /// Starts a read transaction in WAL mode and learns where in the log it ends: the wal-index header is the same
-    /// before and after, so that no commit came between.
-    pub fn begin_at_mark(&self, path: &Path, index: &RawFile, patience: &Patience) -> Result<IndexHeader> {
-        loop {
-            self.end().map_err(|error| explain(path, error))?;
+    /// before and after, so that no commit came between. Where writers are too fast for that in `attempts`
+    /// attempts, the end of the log just after the start is taken: see [`Mark::exact`].
+    pub fn begin_at_mark(&self, path: &Path, index: &RawFile, attempts: u32, patience: &Patience) -> Result<Mark> {
+        for _ in 0..attempts {
+            // BEGIN alone takes no lock: only the first read, of page 1, lies between the two looks.
+            self.begin_anew(path)?;
             let before = read_index(index)?;
-            self.begin(path, patience)?;
-            if let Some(mark) = read_index(index)?.filter(|mark| before.as_ref() == Some(mark)) {
-                return Ok(mark);
+            self.read_first_page(path, patience)?;
+            if let Some(header) = read_index(index)?.filter(|header| before.as_ref() == Some(header)) {
+                return Ok(Mark { header, exact: true });
+            }
+        }
+        self.begin_anew(path)?;
+        self.read_first_page(path, patience)?;
+        loop {
+            if let Some(header) = read_index(index)? {
+                return Ok(Mark { header, exact: false });
             }
             if !patience.is_left()? {
                 return Err(Error::refused(
-                    path.display().to_string(),
-                    "writers commit so fast that no quiet moment was found to fix the end of the log",
-                    "raise --lock-timeout, or back up when there is less to do",
+                    index.name(),
+                    "it holds no valid header",
+                    "an application that died while changing it leaves it so; the next one that opens the database repairs it",
                 ));
             }
         }
     }
+
+    fn begin_anew(&self, path: &Path) -> Result<()> {
+        let begin = || self.end().and_then(|()| self.prepare_cached("BEGIN")?.execute([]));
+        begin().map(drop).map_err(|error| explain(path, error))
+    }
+
+    fn read_first_page(&self, path: &Path, patience: &Patience) -> Result<()> {
+        self.insist(path, patience, || {
+            self.prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")?.query([])?.next().map(drop)
+        })
+    }
+}
+
+/// Where in the log a snapshot ends.
+pub(super) struct Mark {
+    /// The wal-index header at that moment.
+    pub header: IndexHeader,
+    /// True when the transaction sees exactly this. Otherwise the mark is a later commit, just as well preserved by
+    /// the transaction: a checkpoint copies no frame behind the transaction's own read mark, so none behind this
+    /// one; the log is not restarted while a read mark above 0 is held, nor in slot 0 while it holds frames that
+    /// were not copied, and none can be copied while slot 0 is held.
+    pub exact: bool,
 }
 
 impl Deref for QuietConnection {

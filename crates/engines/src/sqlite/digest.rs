@@ -144,6 +144,7 @@ fn field(hasher: &mut blake3::Hasher, kind: u8, bytes: &[u8]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -158,6 +158,7 @@ impl FreePages {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::header::{HEADER_SIZE, MAGIC};
     use super::*;

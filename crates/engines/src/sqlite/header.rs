@@ -137,6 +137,7 @@ pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

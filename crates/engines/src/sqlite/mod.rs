@@ -18,6 +18,7 @@ pub mod wal_index;
 
 mod connection;
 mod database_file;
+mod geometry;
 mod image;
 mod open_files;
 mod overlay;

@@ -176,6 +176,7 @@ fn is_open_here(wanted: Identity) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::connection::{Patience, QuietConnection, explain, unsupported_format};
+use super::connection::{Patience, QuietConnection, explain};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
-use super::freelist::{BITMAP_LIMIT, FreePages, WalkError};
-use super::header::{DatabaseHeader, HEADER_SIZE};
+use super::freelist::{BITMAP_LIMIT, FreePages};
+use super::geometry::{Geometry, find_free_pages, position, read_header};
+use super::header::HEADER_SIZE;
 use super::image::Image;
 use super::open_files::{Claim, RawFile, beside};
 use super::overlay::Overlay;
-use super::position::{LogPosition, Position};
+use super::position::Position;
 use super::probe::{self, locate};
-use super::wal_index::IndexHeader;
 use crate::{Facts, Options, Session};
 
 /// The only stream of an SQLite database: its file.
@@ -26,10 +26,14 @@ const STREAM: u16 = 1;
 /// A differential's unit is the page, but at least this many bytes.
 const UNIT_MIN: u32 = 4096;
 
+/// How often to try for a snapshot that is exactly what the transaction sees; each try takes some 20 µs.
+const EXACT_ATTEMPTS: u32 = 500;
+
 /// A snapshot that is held open. Fields are dropped in this order: the connection before the descriptors, see
-/// [`Claim`].
+/// `Claim`.
 pub struct Snapshot {
     state: Mutex<State>,
+    exact: bool,
     image: Image,
     free: FreePages,
     free_bytes: u64,
@@ -64,6 +68,16 @@ struct LogWatch {
 impl Snapshot {
     /// Opens the database at `path`, takes the snapshot, and learns what is free in it.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        Self::open_within(path, options, EXACT_ATTEMPTS)
+    }
+
+    /// As if writers had left no quiet moment: for tests of what follows then.
+    #[doc(hidden)]
+    pub fn open_amid_commits(path: &Path, options: &Options) -> Result<Self> {
+        Self::open_within(path, options, 0)
+    }
+
+    fn open_within(path: &Path, options: &Options, attempts: u32) -> Result<Self> {
         let path = locate(path)?;
         let claim = Claim::take(&path)?; // First: it closes our descriptors after the connection, on every path.
         let mut warnings = probe::look(&claim)?;
@@ -71,23 +85,21 @@ impl Snapshot {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
         connection.begin(&path, &patience)?;
         let mut since = Instant::now();
-        let ask = |pragma: &str| {
-            let answer =
-                connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, rusqlite::types::Value>(0));
-            answer.map_err(|error| explain(&path, error))
-        };
-        let wal = ask("journal_mode")? == rusqlite::types::Value::Text("wal".into());
-        let log = if wal { Some(open_log(&claim)?) } else { None };
+        let log = if is_wal(&connection, &path)? { Some(open_log(&claim)?) } else { None };
         let mark = match &log {
             None => None,
             Some((_, index)) => {
-                let mark = connection.begin_at_mark(&path, index, &patience)?;
+                let mark = connection.begin_at_mark(&path, index, attempts, &patience)?;
                 since = Instant::now();
                 Some(mark)
             }
         };
-        let [page_size, pages] = ["page_size", "page_count"].map(|name| ask(name).map(as_u32));
-        let geometry = Geometry { page_size: page_size?, pages: pages? };
+        let exact = mark.as_ref().is_none_or(|mark| mark.exact);
+        let mark = mark.map(|mark| mark.header);
+        let mut geometry = Geometry::ask(&connection, &path)?;
+        if let Some(mark) = mark.as_ref().filter(|mark| !exact && mark.max_frame > 0) {
+            geometry.pages = mark.pages;
+        }
         let raw = claim.open_database(std::fs::OpenOptions::new().read(true))?;
         let direct = if probe::is_network(&raw).is_none() { claim.open_direct() } else { None };
         let file = DatabaseFile::new(Arc::clone(&raw), direct, geometry.bytes())?;
@@ -110,6 +122,7 @@ impl Snapshot {
         let header_bytes = if log.is_none() { Some(read_start(&raw)?) } else { None };
         let mut snapshot = Self {
             state: Mutex::new(State { connection, held: None }),
+            exact,
             image,
             free,
             free_bytes: 0,
@@ -135,8 +148,9 @@ impl Snapshot {
         &self.position
     }
 
-    /// The digest of all rows, as the snapshot's own transaction sees them through SQLite.
-    pub fn digest(&self) -> Result<Digest> {
+    /// The digest of all rows, as the snapshot's own transaction sees them through SQLite; `None` when writers were
+    /// so fast that the snapshot is of a commit just after the one that the transaction sees.
+    pub fn digest(&self) -> Result<Option<Digest>> {
         let state = self.state();
         if state.held.is_some() {
             return Err(Error::refused(
@@ -145,7 +159,7 @@ impl Snapshot {
                 "ask before reading",
             ));
         }
-        content_digest_of(&state.connection, &self.path)
+        if self.exact { content_digest_of(&state.connection, &self.path).map(Some) } else { Ok(None) }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -161,10 +175,12 @@ impl Snapshot {
     }
 
     fn count_free_bytes(&self) -> u64 {
-        if self.free.count() == 0 {
-            return 0;
+        if self.image.page_size == self.stream[0].unit {
+            return self.free.count() * self.unit();
         }
-        let starts = (0..self.size()).step_by(self.stream[0].unit as usize);
+        // Small pages: unit by unit, as far as the bitmap goes.
+        let end = self.size().min(BITMAP_LIMIT as u64 * 8 * u64::from(self.image.page_size));
+        let starts = (0..end).step_by(self.stream[0].unit as usize);
         starts.filter(|&offset| self.unit_is_free(offset)).map(|offset| self.unit().min(self.size() - offset)).sum()
     }
 
@@ -333,22 +349,10 @@ impl Reader for PageReader<'_> {
     }
 }
 
-struct Geometry {
-    page_size: u32,
-    pages: u32,
-}
-
-impl Geometry {
-    fn bytes(&self) -> u64 {
-        u64::from(self.page_size) * u64::from(self.pages)
-    }
-}
-
-fn as_u32(value: rusqlite::types::Value) -> u32 {
-    match value {
-        rusqlite::types::Value::Integer(number) => u32::try_from(number).unwrap_or(0),
-        _ => 0,
-    }
+fn is_wal(connection: &QuietConnection, path: &Path) -> Result<bool> {
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(|error| explain(path, error))?;
+    Ok(mode == "wal")
 }
 
 /// The log and the wal-index; both exist while a read transaction in WAL mode is open.
@@ -361,96 +365,6 @@ fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
         ));
     }
     Ok((claim.open_beside("-wal")?, claim.open_beside("-shm")?))
-}
-
-/// The header as the snapshot has it, checked against what SQLite and the log say.
-fn read_header(
-    image: &Image,
-    geometry: &Geometry,
-    mark: Option<&IndexHeader>,
-    raw: &RawFile,
-) -> Result<DatabaseHeader> {
-    let differs = |what: &str, one: u32, other: u32| {
-        Error::refused(
-            raw.name(),
-            format!("its {what} is {one} in one place and {other} in another"),
-            "check the database with PRAGMA integrity_check",
-        )
-    };
-    let in_log = mark.filter(|mark| mark.max_frame > 0);
-    if let Some(mark) = in_log.filter(|mark| mark.page_size != geometry.page_size) {
-        return Err(differs("page size", mark.page_size, geometry.page_size));
-    }
-    if let Some(mark) = in_log.filter(|mark| mark.pages != geometry.pages) {
-        return Err(differs("page count", mark.pages, geometry.pages));
-    }
-    if geometry.pages == 0 || !geometry.page_size.is_power_of_two() || !(512..=65536).contains(&geometry.page_size) {
-        return Err(Error::refused(
-            raw.name(),
-            "it holds no pages yet",
-            "there is nothing to back up before the first table",
-        ));
-    }
-    let mut page = vec![0; geometry.page_size as usize];
-    image.read_page(1, &mut page)?;
-    let header = DatabaseHeader::parse(&page).map_err(|bad| {
-        Error::refused(raw.name(), format!("its header is malformed: {bad}"), "check it with PRAGMA integrity_check")
-    })?;
-    if header.schema_format > 4 {
-        return Err(unsupported_format(&raw.name(), &format!("its schema format is {}", header.schema_format)));
-    }
-    if header.read_version > 2 {
-        return Err(unsupported_format(&raw.name(), &format!("its read version is {}", header.read_version)));
-    }
-    if header.page_size != geometry.page_size {
-        return Err(differs("page size", header.page_size, geometry.page_size));
-    }
-    if let Some(pages) = header.pages.filter(|&pages| pages != geometry.pages) {
-        return Err(differs("page count", pages, geometry.pages));
-    }
-    Ok(header)
-}
-
-fn find_free_pages(
-    header: &DatabaseHeader,
-    pages: u32,
-    image: &Image,
-    warnings: &mut Vec<String>,
-) -> Result<FreePages> {
-    if header.reserved != 0 {
-        // Reserved bytes may hold a checksum of the page: even a free page has to come back as it was.
-        return Ok(FreePages::none());
-    }
-    if pages as usize / 8 > BITMAP_LIMIT {
-        warnings.push(format!("free pages beyond page {} are stored like any other", BITMAP_LIMIT * 8));
-    }
-    match FreePages::walk(header, pages, |page, buffer| image.read_page(page, buffer)) {
-        Ok(free) => Ok(free),
-        Err(WalkError::Read(error)) => Err(error),
-        Err(WalkError::Corrupt(why)) => {
-            warnings
-                .push(format!("the free-list is corrupt ({why}): every page is stored; run PRAGMA integrity_check"));
-            Ok(FreePages::none())
-        }
-    }
-}
-
-fn position(
-    header: &DatabaseHeader,
-    geometry: &Geometry,
-    mark: Option<&IndexHeader>,
-    overlay: Option<&Overlay>,
-) -> Position {
-    let log = mark.map(|mark| {
-        let [a, b, c, d, e, f, g, h] = mark.salts;
-        LogPosition {
-            max_frame: mark.max_frame,
-            salt_1: u32::from_be_bytes([a, b, c, d]),
-            salt_2: u32::from_be_bytes([e, f, g, h]),
-            pages: overlay.map_or(0, Overlay::pages),
-        }
-    });
-    Position::new(header, geometry.pages, log)
 }
 
 fn read_start(raw: &RawFile) -> Result<[u8; HEADER_SIZE]> {

@@ -70,6 +70,7 @@ fn native(bytes: &[u8], offset: usize) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -17,6 +17,8 @@ use rusqlite::Connection;
 use rusqlite::fallible_iterator::FallibleIterator;
 
 pub const ROLE: &str = "FULLBORE_TEST_CHILD";
+/// The seed of a storm of tiny commits only.
+pub const SPRINT: u64 = 999;
 const REPLY: &str = "@@ ";
 
 pub struct Child {
@@ -190,6 +192,13 @@ fn write_until(stop: &AtomicBool, seed: u64, path: &str) -> u64 {
     connection.busy_timeout(Duration::from_millis(20)).unwrap();
     connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 50").unwrap();
     let mut commits = 0;
+    // The smallest and fastest commits there are.
+    while seed == SPRINT && !stop.load(Ordering::Relaxed) {
+        let number = random.u32(..);
+        let sql = format!("BEGIN IMMEDIATE; UPDATE a SET x = {number}; UPDATE w SET v = -{number}; COMMIT");
+        let update = connection.execute_batch(&sql);
+        commits += u64::from(update.is_ok());
+    }
     while !stop.load(Ordering::Relaxed) {
         let (id, size) = (random.u32(..400), random.u32(..9000));
         let sql = match random.u8(..20) {

@@ -1,0 +1,126 @@
+//! What a snapshot looks like: size, header, free pages and position, each checked against the others.
+
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+use rusqlite::Connection;
+
+use super::connection::{explain, unsupported_format};
+use super::freelist::{BITMAP_LIMIT, FreePages, WalkError};
+use super::header::DatabaseHeader;
+use super::image::Image;
+use super::open_files::RawFile;
+use super::overlay::Overlay;
+use super::position::{LogPosition, Position};
+use super::wal_index::IndexHeader;
+
+/// The size of a snapshot, as its transaction sees it.
+pub(super) struct Geometry {
+    pub page_size: u32,
+    pub pages: u32,
+}
+
+impl Geometry {
+    /// Asks SQLite.
+    pub fn ask(connection: &Connection, path: &Path) -> Result<Self> {
+        let ask =
+            |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, u32>(0)).map_err(|e| explain(path, e));
+        Ok(Self { page_size: ask("PRAGMA page_size")?, pages: ask("PRAGMA page_count")? })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.page_size) * u64::from(self.pages)
+    }
+}
+
+/// The header as the snapshot has it, checked against what SQLite and the log say.
+pub(super) fn read_header(
+    image: &Image,
+    geometry: &Geometry,
+    mark: Option<&IndexHeader>,
+    raw: &RawFile,
+) -> Result<DatabaseHeader> {
+    let differs = |what: &str, one: u32, other: u32| {
+        Error::refused(
+            raw.name(),
+            format!("its {what} is {one} in one place and {other} in another"),
+            "check the database with PRAGMA integrity_check",
+        )
+    };
+    let in_log = mark.filter(|mark| mark.max_frame > 0);
+    if let Some(mark) = in_log.filter(|mark| mark.page_size != geometry.page_size) {
+        return Err(differs("page size", mark.page_size, geometry.page_size));
+    }
+    if let Some(mark) = in_log.filter(|mark| mark.pages != geometry.pages) {
+        return Err(differs("page count", mark.pages, geometry.pages));
+    }
+    if geometry.pages == 0 || !geometry.page_size.is_power_of_two() || !(512..=65536).contains(&geometry.page_size) {
+        return Err(Error::refused(
+            raw.name(),
+            "it holds no pages yet",
+            "there is nothing to back up before the first table",
+        ));
+    }
+    let mut page = vec![0; geometry.page_size as usize];
+    image.read_page(1, &mut page)?;
+    let header = DatabaseHeader::parse(&page).map_err(|bad| {
+        Error::refused(raw.name(), format!("its header is malformed: {bad}"), "check it with PRAGMA integrity_check")
+    })?;
+    if header.schema_format > 4 {
+        return Err(unsupported_format(&raw.name(), &format!("its schema format is {}", header.schema_format)));
+    }
+    if header.read_version > 2 {
+        return Err(unsupported_format(&raw.name(), &format!("its read version is {}", header.read_version)));
+    }
+    if header.page_size != geometry.page_size {
+        return Err(differs("page size", header.page_size, geometry.page_size));
+    }
+    if let Some(pages) = header.pages.filter(|&pages| pages != geometry.pages) {
+        return Err(differs("page count", pages, geometry.pages));
+    }
+    Ok(header)
+}
+
+/// What is known to be free; a free-list that breaks its format is a warning, and nothing is free.
+pub(super) fn find_free_pages(
+    header: &DatabaseHeader,
+    pages: u32,
+    image: &Image,
+    warnings: &mut Vec<String>,
+) -> Result<FreePages> {
+    if header.reserved != 0 {
+        // Reserved bytes may hold a checksum of the page: even a free page has to come back as it was.
+        return Ok(FreePages::none());
+    }
+    if pages as usize / 8 > BITMAP_LIMIT {
+        warnings.push(format!("free pages beyond page {} are stored like any other", BITMAP_LIMIT * 8));
+    }
+    match FreePages::walk(header, pages, |page, buffer| image.read_page(page, buffer)) {
+        Ok(free) => Ok(free),
+        Err(WalkError::Read(error)) => Err(error),
+        Err(WalkError::Corrupt(why)) => {
+            warnings
+                .push(format!("the free-list is corrupt ({why}): every page is stored; run PRAGMA integrity_check"));
+            Ok(FreePages::none())
+        }
+    }
+}
+
+/// What the manifest says about the snapshot.
+pub(super) fn position(
+    header: &DatabaseHeader,
+    geometry: &Geometry,
+    mark: Option<&IndexHeader>,
+    overlay: Option<&Overlay>,
+) -> Position {
+    let log = mark.map(|mark| {
+        let [a, b, c, d, e, f, g, h] = mark.salts;
+        LogPosition {
+            max_frame: mark.max_frame,
+            salt_1: u32::from_be_bytes([a, b, c, d]),
+            salt_2: u32::from_be_bytes([e, f, g, h]),
+            pages: overlay.map_or(0, Overlay::pages),
+        }
+    });
+    Position::new(header, geometry.pages, log)
+}
