@@ -46,7 +46,11 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
     }
     let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
-    let places = [Some(PathBuf::from("fullbore.toml")), home.map(|home| home.join("fullbore/fullbore.toml")), Some("/etc/fullbore/fullbore.toml".into())];
+    let places = [
+        Some(PathBuf::from("fullbore.toml")),
+        home.map(|home| home.join("fullbore/fullbore.toml")),
+        Some("/etc/fullbore/fullbore.toml".into()),
+    ];
     match places.into_iter().flatten().find(|path| path.is_file()) {
         Some(path) => read(&path),
         None => Ok(Config::default()),
@@ -54,11 +58,16 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
 }
 
 fn read(path: &Path) -> Result<Config> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read the configuration", path.display().to_string(), e))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Error::io("read the configuration", path.display().to_string(), e))?;
     toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(1, |span| text[..span.start].lines().count().max(1));
         let what = e.message().lines().next().unwrap_or_default().to_owned();
-        Error::usage(format!("{}, line {line}", path.display()), what, "its keys are those flags of `fullbore backup --help` that have a value")
+        Error::usage(
+            format!("{}, line {line}", path.display()),
+            what,
+            "its keys are those flags of `fullbore backup --help` that have a value",
+        )
     })
 }
 

@@ -188,7 +188,8 @@ impl Report {
 
     /// Books stages, and with them the bottleneck.
     pub fn set_stages(&mut self, stages: &[Stage]) {
-        self.bottleneck = bottleneck(stages).map(|Bottleneck { stage, why }| BottleneckReport { stage: stage.into(), why });
+        self.bottleneck =
+            bottleneck(stages).map(|Bottleneck { stage, why }| BottleneckReport { stage: stage.into(), why });
         self.stages = stages
             .iter()
             .map(|stage| StageReport {
@@ -203,7 +204,8 @@ impl Report {
 
     /// Books one device.
     pub fn add_device(&mut self, device: &str, account: &DeviceAccount) {
-        let per_operation = |sum: u64| if account.operations == 0 { 0.0 } else { sum as f64 / account.operations as f64 };
+        let per_operation =
+            |sum: u64| if account.operations == 0 { 0.0 } else { sum as f64 / account.operations as f64 };
         self.io.push(DeviceReport {
             device: device.into(),
             dir: account.directory.clone(),

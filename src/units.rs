@@ -10,7 +10,9 @@ pub fn bytes(flag: &str, text: &str) -> Result<u64> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
-    let wrong = |why: &str| Error::usage(flag, format!("`{text}` {why}"), "write a whole number of bytes, KiB, MiB, GiB or TiB: 1MiB");
+    let wrong = |why: &str| {
+        Error::usage(flag, format!("`{text}` {why}"), "write a whole number of bytes, KiB, MiB, GiB or TiB: 1MiB")
+    };
     let number: u64 = number.parse().map_err(|_| wrong("is not a size"))?;
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -65,7 +67,9 @@ mod tests {
 
     #[test]
     fn sizes_are_understood_as_people_write_them() {
-        for (text, value) in [("65536", 65536), ("64KiB", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30), ("1MB", 1_000_000)] {
+        for (text, value) in
+            [("65536", 65536), ("64KiB", 65536), ("1 MiB", 1 << 20), ("2g", 2 << 30), ("1MB", 1_000_000)]
+        {
             assert_eq!(bytes("--x", text).unwrap(), value, "{text}");
         }
         assert_eq!(bytes_per_second("--throttle", "200MiB/s").unwrap(), 200 << 20);

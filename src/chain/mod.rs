@@ -68,7 +68,8 @@ pub fn title(set: &FoundSet) -> String {
 
 /// Microseconds since 1970 in RFC 3339, to the second.
 pub fn show_time(micros: i64) -> String {
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn named(found: &[FoundSet], prefix: &str) -> Result<usize> {
@@ -79,8 +80,16 @@ fn named(found: &[FoundSet], prefix: &str) -> Result<usize> {
     let hits: Vec<usize> = (0..found.len()).filter(|&at| matches(&found[at])).collect();
     match hits[..] {
         [one] => Ok(one),
-        [] => Err(Error::refused(format!("--set {prefix}"), format!("no such set among these:{}", list(found)), "give the start of an id of the list")),
-        _ => Err(Error::refused(format!("--set {prefix}"), format!("fits several sets:{}", list(found)), "give more digits of the id")),
+        [] => Err(Error::refused(
+            format!("--set {prefix}"),
+            format!("no such set among these:{}", list(found)),
+            "give the start of an id of the list",
+        )),
+        _ => Err(Error::refused(
+            format!("--set {prefix}"),
+            format!("fits several sets:{}", list(found)),
+            "give more digits of the id",
+        )),
     }
 }
 
@@ -99,7 +108,8 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
             "say which is meant with --set ID, or take the newest with --latest",
         ));
     }
-    let of_chain = usable.iter().copied().filter(|&at| at == last_full || found[at].base == Some(found[last_full].backup_set_id));
+    let of_chain =
+        usable.iter().copied().filter(|&at| at == last_full || found[at].base == Some(found[last_full].backup_set_id));
     Ok(of_chain.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
 }
 
@@ -108,16 +118,30 @@ fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
         return base_of(found, orphan).err().unwrap_or(Error::Halted);
     }
     match found {
-        [] => Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"),
-        [only] => Error::incomplete(title(only), only.incomplete.clone().unwrap_or_default(), "give all families of the set, also those on other disks"),
-        _ => Error::incomplete("--from", format!("none of the sets found is whole:{}", list(found)), "give all families of a set, also those on other disks"),
+        [] => Error::incomplete(
+            "--from",
+            "no backup set was found there",
+            "name the directory or the families of a backup",
+        ),
+        [only] => Error::incomplete(
+            title(only),
+            only.incomplete.clone().unwrap_or_default(),
+            "give all families of the set, also those on other disks",
+        ),
+        _ => Error::incomplete(
+            "--from",
+            format!("none of the sets found is whole:{}", list(found)),
+            "give all families of a set, also those on other disks",
+        ),
     }
 }
 
 fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
     let base = found[differential].base;
     let at = found.iter().position(|set| Some(set.backup_set_id) == base && set.kind == SetKind::Full);
-    let missing = |why: String| Error::incomplete(title(&found[differential]), why, "name the families of the full too, with --from");
+    let missing = |why: String| {
+        Error::incomplete(title(&found[differential]), why, "name the families of the full too, with --from")
+    };
     let id = base.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     match at {
         Some(at) => match &found[at].incomplete {
@@ -130,13 +154,23 @@ fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
 
 fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> Vec<String> {
     let newer = found.iter().filter(|set| set.started_at > found[chosen].started_at);
-    newer.filter_map(|set| set.incomplete.as_ref().map(|why| format!("{} is newer, but cannot be used: {why}", title(set)))).collect()
+    newer
+        .filter_map(|set| {
+            set.incomplete.as_ref().map(|why| format!("{} is newer, but cannot be used: {why}", title(set)))
+        })
+        .collect()
 }
 
 fn list(found: &[FoundSet]) -> String {
     found
         .iter()
-        .map(|set| format!("\n    {}{}", title(set), set.incomplete.as_ref().map_or_else(String::new, |why| format!(" (incomplete: {why})"))))
+        .map(|set| {
+            format!(
+                "\n    {}{}",
+                title(set),
+                set.incomplete.as_ref().map_or_else(String::new, |why| format!(" (incomplete: {why})"))
+            )
+        })
         .collect()
 }
 
@@ -163,7 +197,8 @@ mod tests {
 
     #[test]
     fn within_one_chain_the_newest_point_is_meant() {
-        let found = [set(3, SetKind::Differential, Some(1), 30), full(1, 10), set(2, SetKind::Differential, Some(1), 20)];
+        let found =
+            [set(3, SetKind::Differential, Some(1), 30), full(1, 10), set(2, SetKind::Differential, Some(1), 20)];
         assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 0]);
     }
 
@@ -188,7 +223,8 @@ mod tests {
 
     #[test]
     fn an_incomplete_newer_set_is_named_never_skipped_in_silence() {
-        let broken = FoundSet { incomplete: Some("family 2 of 4 missing".into()), ..set(2, SetKind::Differential, Some(1), 20) };
+        let broken =
+            FoundSet { incomplete: Some("family 2 of 4 missing".into()), ..set(2, SetKind::Differential, Some(1), 20) };
         let sequence = choose(&[full(1, 10), broken], &Choice::default()).unwrap();
         assert_eq!(sequence.sets, [0]);
         assert!(sequence.warnings[0].contains("family 2 of 4 missing"));

@@ -15,7 +15,9 @@ use super::show;
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     let request = request(args, config)?;
-    if request.to.iter().any(|device| matches!(device.place(), Place::Pipe)) && args.shown.report == Some(ReportTo::Output) {
+    if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
+        && args.shown.report == Some(ReportTo::Output)
+    {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
     let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));

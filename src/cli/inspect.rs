@@ -16,7 +16,11 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
         Inspected::Files => {
             let key = args.key.clone().or_else(|| config.key.clone());
             let manifests = inspect::manifests(&args.from, key.as_ref())?;
-            if args.json { print_json(&manifests)? } else { show::files(&manifests) }
+            if args.json {
+                print_json(&manifests)?
+            } else {
+                show::files(&manifests)
+            }
             Ok(0)
         }
         Inspected::Header => print_sets(&args.from, args.json, show::headers),

@@ -31,10 +31,18 @@ fn new(file: &Path, recovery: Option<&Path>, no_recovery: bool) -> Result<u8> {
     }
     let recovery_id = recovery.map(keys::id_of).transpose()?;
     let id = keys::new(file)?;
-    show::line(&format!("key {id}: secret in {} (keep it safe), public part in {}", file.display(), keys::public_path(file).display()));
+    show::line(&format!(
+        "key {id}: secret in {} (keep it safe), public part in {}",
+        file.display(),
+        keys::public_path(file).display()
+    ));
     if let (Some(path), Some(recovery_id)) = (recovery, recovery_id) {
         show::line(&format!("recovery key {recovery_id}; encrypt to both:"));
-        show::line(&format!("  fullbore backup … --encrypt-to {} --encrypt-to {}", keys::public_path(file).display(), path.display()));
+        show::line(&format!(
+            "  fullbore backup … --encrypt-to {} --encrypt-to {}",
+            keys::public_path(file).display(),
+            path.display()
+        ));
     }
     Ok(0)
 }

@@ -57,7 +57,9 @@ fn conduct() -> Result<Conduct> {
         let number = signal.cast_unsigned() as usize;
         let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)))
-            .and_then(|_| signal_hook::flag::register_usize(signal, Arc::<AtomicUsize>::clone(&conduct.signal), number));
+            .and_then(|_| {
+                signal_hook::flag::register_usize(signal, Arc::<AtomicUsize>::clone(&conduct.signal), number)
+            });
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
     Ok(conduct)

@@ -100,13 +100,21 @@ fn progress_line(verb: &str, (done, total, stored): (u64, u64, u64), elapsed: Du
     } else {
         String::new()
     };
-    format!("{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}", show_bytes(done), show_bytes(total), show_bytes(stored))
+    format!(
+        "{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}",
+        show_bytes(done),
+        show_bytes(total),
+        show_bytes(stored)
+    )
 }
 
 /// The closing line in SQL Server's shape.
 fn closing(report: &Report, what: &str) -> String {
     let pages = report.source_bytes.div_ceil(PAGE);
-    format!("{what} successfully processed {pages} pages in {:.3} seconds ({:.1} MB/sec).", report.elapsed_s, report.mib_per_s)
+    format!(
+        "{what} successfully processed {pages} pages in {:.3} seconds ({:.1} MB/sec).",
+        report.elapsed_s, report.mib_per_s
+    )
 }
 
 /// What a backup did.
@@ -188,7 +196,8 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     }
     if let Some(limit) = &report.limit {
         let sink = limit.sink_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
-        let transform = limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
+        let transform =
+            limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
         out.push(format!(
             "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s)",
             report.mib_per_s, limit.mib_per_s, limit.percent, limit.stage, limit.source_mib_per_s,
@@ -213,11 +222,24 @@ fn details(report: &Report, out: &mut Vec<String>) {
     for stage in &report.stages {
         let seconds = |value: f64| format!("{value:.2}");
         let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));
-        stages.add_row([stage.name.clone(), bytes, seconds(stage.busy_s), seconds(stage.starved_s), seconds(stage.blocked_s)]);
+        stages.add_row([
+            stage.name.clone(),
+            bytes,
+            seconds(stage.busy_s),
+            seconds(stage.starved_s),
+            seconds(stage.blocked_s),
+        ]);
     }
     out.push(stages.to_string());
     let mut devices = Table::new();
-    devices.load_style(presets::NOTHING).set_header(["device", "operations", "mean KiB", "mean depth", "p99 µs", "direct"]);
+    devices.load_style(presets::NOTHING).set_header([
+        "device",
+        "operations",
+        "mean KiB",
+        "mean depth",
+        "p99 µs",
+        "direct",
+    ]);
     for device in &report.io {
         devices.add_row([
             device.device.clone(),
@@ -252,8 +274,14 @@ pub fn headers(sets: &[SetSummary]) {
         }
         line(&format!("  transfer    {} (block size {})", show_bytes(set.max_transfer_size.into()), set.block_size));
         line(&format!("  written by  fullbore {}", set.tool_version));
-        let state = set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("INCOMPLETE: {why}"));
-        line(&format!("  families    {} of {}, {}, {state}", set.devices.len(), set.families, show_bytes(set.stored_bytes)));
+        let state =
+            set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("INCOMPLETE: {why}"));
+        line(&format!(
+            "  families    {} of {}, {}, {state}",
+            set.devices.len(),
+            set.families,
+            show_bytes(set.stored_bytes)
+        ));
         for device in &set.devices {
             line(&format!("    {device}"));
         }
@@ -277,7 +305,15 @@ pub fn labels(sets: &[SetSummary]) {
 /// What a folder holds.
 pub fn list(sets: &[SetSummary]) {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["backup set", "kind", "started", "database", "size", "families", "state"]);
+    table.load_style(presets::NOTHING).set_header([
+        "backup set",
+        "kind",
+        "started",
+        "database",
+        "size",
+        "families",
+        "state",
+    ]);
     for set in sets {
         table.add_row([
             set.backup_set_id.clone(),
@@ -298,11 +334,20 @@ pub fn list(sets: &[SetSummary]) {
 /// FILELISTONLY.
 pub fn files(manifests: &[Manifest]) {
     for manifest in manifests {
-        line(&format!("{} {} ({} {})", manifest.kind, manifest.backup_set_id, manifest.engine, manifest.engine_version));
+        line(&format!(
+            "{} {} ({} {})",
+            manifest.kind, manifest.backup_set_id, manifest.engine, manifest.engine_version
+        ));
         line(&format!("  database  {} on {}", manifest.database, manifest.host));
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
         for stream in &manifest.streams {
-            line(&format!("  file      {} {} ({} units of {})", stream.name, show_bytes(stream.size), stream.size.div_ceil(stream.unit.into()), stream.unit));
+            line(&format!(
+                "  file      {} {} ({} units of {})",
+                stream.name,
+                show_bytes(stream.size),
+                stream.size.div_ceil(stream.unit.into()),
+                stream.unit
+            ));
         }
         line(&format!("  position  {}", manifest.position.checkpoint));
         for family in &manifest.families {

@@ -93,7 +93,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.database = Some(request.source.clone());
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
-    let identity = std::fs::canonicalize(path).map_or_else(|_| request.source.clone(), |path| path.display().to_string());
+    let identity =
+        std::fs::canonicalize(path).map_or_else(|_| request.source.clone(), |path| path.display().to_string());
     let plan = plan(request)?;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
@@ -103,8 +104,11 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
     let _exclusive = exclusive::take(&request.source, &identity, request.wait, conduct)?;
     let halt = Halt::new();
-    let options =
-        Options { lock_timeout: request.lock_timeout, max_wal_growth: request.max_wal_growth, halt: Some(halt.clone()) };
+    let options = Options {
+        lock_timeout: request.lock_timeout,
+        max_wal_growth: request.max_wal_growth,
+        halt: Some(halt.clone()),
+    };
     let base = base(request)?;
     let session = fullbore_engines::open(&request.source, &options)?;
     let prepared = prepare(request, plan, base, &*session, report)?;
@@ -136,7 +140,13 @@ fn plan(request: &Request) -> Result<Plan> {
     Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
 }
 
-fn prepare(request: &Request, plan: Plan, base: Option<BaseMap>, session: &dyn Session, report: &mut Report) -> Result<Prepared> {
+fn prepare(
+    request: &Request,
+    plan: Plan,
+    base: Option<BaseMap>,
+    session: &dyn Session,
+    report: &mut Report,
+) -> Result<Prepared> {
     let source = session.source();
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
@@ -154,8 +164,10 @@ fn prepare(request: &Request, plan: Plan, base: Option<BaseMap>, session: &dyn S
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
-    let allocated = source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
-    let label = Label { name: request.name.clone(), description: request.description.clone(), database: path.to_owned() };
+    let allocated =
+        source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
+    let label =
+        Label { name: request.name.clone(), description: request.description.clone(), database: path.to_owned() };
     let set = SetHeader {
         media_set_id,
         backup_set_id: Uuid::now_v7(),
@@ -180,7 +192,17 @@ fn prepare(request: &Request, plan: Plan, base: Option<BaseMap>, session: &dyn S
     let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_room(&devices, expected_per_family)?;
-    Ok(Prepared { devices, plan, set, data_key, map_seed, base, allocated, expected_per_family, file_mode: Mode::from_environment()? })
+    Ok(Prepared {
+        devices,
+        plan,
+        set,
+        data_key,
+        map_seed,
+        base,
+        allocated,
+        expected_per_family,
+        file_mode: Mode::from_environment()?,
+    })
 }
 
 /// 64 bits from the system's randomness.
@@ -194,7 +216,8 @@ fn devices(request: &Request, path: &str, media_set_id: Uuid) -> Result<Vec<Devi
     let stem = Path::new(path).file_stem();
     let database = stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned());
     let set_id = media_set_id.to_string();
-    let fields = NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
+    let fields =
+        NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
     let template = request.name_template.as_deref().unwrap_or(DEFAULT_TEMPLATE);
     let devices = names::devices(&request.to, request.stripes, template, &fields)?;
     refuse_the_source(&devices, path)?;
@@ -210,7 +233,11 @@ fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
         Device::file(name).identity()
     });
     match devices.iter().find(|device| device.identity().is_some() && sides.contains(&device.identity())) {
-        Some(device) => Err(Error::usage(device.to_string(), "is the database itself, or a file that belongs to it", "name another file or directory")),
+        Some(device) => Err(Error::usage(
+            device.to_string(),
+            "is the database itself, or a file that belongs to it",
+            "name another file or directory",
+        )),
         None => Ok(()),
     }
 }
@@ -232,15 +259,24 @@ fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec
 fn base(request: &Request) -> Result<Option<BaseMap>> {
     match (request.kind, request.base.is_empty()) {
         (SetKind::Full, true) => return Ok(None),
-        (SetKind::Full, false) => return Err(Error::usage("--base", "only a differential has a base", "add --kind differential")),
-        (SetKind::Log, _) => return Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential")),
+        (SetKind::Full, false) => {
+            return Err(Error::usage("--base", "only a differential has a base", "add --kind differential"));
+        }
+        (SetKind::Log, _) => {
+            return Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"));
+        }
         (SetKind::Differential, true) => {
-            return Err(Error::usage("--kind differential", "the full that it belongs to is not named", "name its families with --base"));
+            return Err(Error::usage(
+                "--kind differential",
+                "the full that it belongs to is not named",
+                "name its families with --base",
+            ));
         }
         (SetKind::Differential, false) => {}
     }
     let heap = media::find(&request.base)?;
-    let fulls: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).filter(|set| set.kind == SetKind::Full).collect();
+    let fulls: Vec<_> =
+        heap.sets.iter().map(|found| found.set.clone()).filter(|set| set.kind == SetKind::Full).collect();
     let chosen = chain::choose(&fulls, &Choice { set: None, latest: true })?;
     let id = chosen.sets.first().map(|&at| fulls[at].backup_set_id);
     let found = heap.sets.iter().find(|found| Some(found.set.backup_set_id) == id);
@@ -253,7 +289,8 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
 fn check_base(set: &SetHeader, base: Option<&BaseMap>) -> Result<()> {
     let Some(base) = base else { return Ok(()) };
     for stream in &set.streams {
-        let same = base.streams().iter().find(|known| known.id == stream.id).is_some_and(|known| known.unit == stream.unit);
+        let same =
+            base.streams().iter().find(|known| known.id == stream.id).is_some_and(|known| known.unit == stream.unit);
         if !same {
             return Err(Error::refused(
                 format!("base {}", base.backup_set_id()),

@@ -27,7 +27,11 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
                 std::thread::sleep(Duration::from_millis(200));
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::refused(database, "another run of fullbore is backing it up", "wait until it has ended, or give --wait"));
+                return Err(Error::refused(
+                    database,
+                    "another run of fullbore is backing it up",
+                    "wait until it has ended, or give --wait",
+                ));
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }

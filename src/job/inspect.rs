@@ -65,10 +65,15 @@ pub struct SetSummary {
 pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Vec<String>)> {
     let Heap { sets, unreadable } = media::find(from)?;
     if sets.is_empty() && unreadable.is_empty() {
-        return Err(Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"));
+        return Err(Error::incomplete(
+            "--from",
+            "no backup set was found there",
+            "name the directory or the families of a backup",
+        ));
     }
     let summaries = sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
-    let notes = unreadable.iter().map(|bad| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error))).collect();
+    let notes =
+        unreadable.iter().map(|bad| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error))).collect();
     Ok((summaries, notes))
 }
 
@@ -122,7 +127,11 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<Vec<Manifest>
         manifests.extend(set.manifest().cloned());
     }
     if manifests.is_empty() {
-        return Err(Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"));
+        return Err(Error::incomplete(
+            "--from",
+            "no backup set was found there",
+            "name the directory or the families of a backup",
+        ));
     }
     Ok(manifests)
 }

@@ -16,7 +16,11 @@ use super::media;
 pub fn new(path: &Path) -> Result<String> {
     let public = public_path(path);
     if public.exists() {
-        return Err(Error::refused(public.display().to_string(), "exists already", "nothing is overwritten: choose another name"));
+        return Err(Error::refused(
+            public.display().to_string(),
+            "exists already",
+            "nothing is overwritten: choose another name",
+        ));
     }
     let key = KeyFile::generate()?;
     key.write_new(path)?;
@@ -56,7 +60,11 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec
         }
     }
     if written.is_empty() {
-        return Err(Error::refused("--from", "no encrypted backup set was found there", "name the families of an encrypted backup"));
+        return Err(Error::refused(
+            "--from",
+            "no encrypted backup set was found there",
+            "name the families of an encrypted backup",
+        ));
     }
     Ok(written)
 }

@@ -39,7 +39,13 @@ pub struct RawLimit {
 ///
 /// # Errors
 /// The source cannot be read, or a directory cannot be written.
-pub fn measure(source: &dyn Source, devices: &[Device], plan: &Plan, compression: Compression, conduct: &Conduct) -> Result<RawLimit> {
+pub fn measure(
+    source: &dyn Source,
+    devices: &[Device],
+    plan: &Plan,
+    compression: Compression,
+    conduct: &Conduct,
+) -> Result<RawLimit> {
     Ok(RawLimit {
         source: measure_reads(source, plan, conduct)?,
         transform: measure_transform(source, plan, compression, conduct)?,
@@ -52,7 +58,8 @@ pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitR
     let written_share = if read == 0 { 1.0 } else { stored as f64 / read as f64 };
     let sink = raw.sink.filter(|_| written_share > 0.0).map(|speed| speed / written_share);
     let stages = [("source", Some(raw.source)), ("transform", Some(raw.transform)), ("sink", sink)];
-    let lowest = stages.iter().filter_map(|(name, speed)| speed.map(|speed| (*name, speed))).min_by(|a, b| a.1.total_cmp(&b.1));
+    let lowest =
+        stages.iter().filter_map(|(name, speed)| speed.map(|speed| (*name, speed))).min_by(|a, b| a.1.total_cmp(&b.1));
     let (stage, speed) = lowest.unwrap_or(("source", raw.source));
     LimitReport {
         stage: stage.into(),
@@ -82,7 +89,13 @@ fn measure_reads(source: &dyn Source, plan: &Plan, conduct: &Conduct) -> Result<
     Ok(mib_per_s(bytes?, begun.elapsed().as_secs_f64()))
 }
 
-fn read_probe(source: &dyn Source, pool: &Arc<Pool>, cursor: &AtomicU64, begun: Instant, conduct: &Conduct) -> Result<u64> {
+fn read_probe(
+    source: &dyn Source,
+    pool: &Arc<Pool>,
+    cursor: &AtomicU64,
+    begun: Instant,
+    conduct: &Conduct,
+) -> Result<u64> {
     let Some(stream) = source.streams().iter().max_by_key(|stream| stream.size) else { return Ok(0) };
     let mut buffer = pool.take()?;
     let window = buffer.len() as u64 / u64::from(stream.unit) * u64::from(stream.unit);
@@ -117,7 +130,13 @@ fn measure_transform(source: &dyn Source, plan: &Plan, compression: Compression,
     Ok(mib_per_s(bytes?, begun.elapsed().as_secs_f64()))
 }
 
-fn transform(samples: &[Vec<u8>], start: usize, compression: Compression, begun: Instant, conduct: &Conduct) -> Result<u64> {
+fn transform(
+    samples: &[Vec<u8>],
+    start: usize,
+    compression: Compression,
+    begun: Instant,
+    conduct: &Conduct,
+) -> Result<u64> {
     let mut encoder = Encoder::new(compression)?;
     let mut packed = vec![0; samples.iter().map(Vec::len).max().unwrap_or(0)];
     let hasher = UnitHasher::new(1);
@@ -162,20 +181,24 @@ fn measure_writes(devices: &[Device], plan: &Plan, conduct: &Conduct) -> Result<
     let directories: Vec<PathBuf> = devices
         .iter()
         .filter_map(|device| match device.place() {
-            Place::File(path) => Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()),
+            Place::File(path) => {
+                Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned())
+            }
             Place::Directory(_) | Place::Null | Place::Pipe => None,
         })
         .collect();
     if directories.is_empty() {
         return Ok(None);
     }
-    let per_device = PROBE_BYTES.max(plan.transfer_size.into()) / directories.iter().collect::<BTreeSet<_>>().len() as u64;
+    let per_device =
+        PROBE_BYTES.max(plan.transfer_size.into()) / directories.iter().collect::<BTreeSet<_>>().len() as u64;
     let pool = Pool::new(directories.len() * (plan.queue_depth + 1), plan.transfer_size as usize)?;
     let mut sinks = Vec::new();
     for (at, directory) in directories.iter().enumerate() {
         let id = uuid::Uuid::new_v4().to_string();
         let name = directory.join(format!(".fullbore-probe-{at}"));
-        let options = sink::Options { queue_depth: plan.queue_depth, expected_size: Some(per_device), ..sink::Options::new(id) };
+        let options =
+            sink::Options { queue_depth: plan.queue_depth, expected_size: Some(per_device), ..sink::Options::new(id) };
         sinks.push(sink::open(&Device::file(name), options)?);
     }
     let begun = Instant::now();

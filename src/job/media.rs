@@ -38,6 +38,8 @@ pub struct Found {
     pub media_set_id: Uuid,
     /// What all its families share.
     pub header: SetHeader,
+    /// Bytes of the restored database: what a full unpacks to.
+    pub database_bytes: u64,
 }
 
 /// Everything that `--from` names.
@@ -80,14 +82,19 @@ pub fn is_pipe(from: &[String]) -> Result<bool> {
 /// Nothing was named, a pattern fits nothing, or a named file is no family.
 pub fn find(from: &[String]) -> Result<Heap> {
     if from.is_empty() {
-        return Err(Error::usage("--from", "no media were named", "name the directory or the families of a backup: --from /mnt/a/"));
+        return Err(Error::usage(
+            "--from",
+            "no media were named",
+            "name the directory or the families of a backup: --from /mnt/a/",
+        ));
     }
     let mut candidates = Vec::new();
     for text in from {
         collect(text, &mut candidates)?;
     }
     let mut seen = HashSet::new();
-    candidates.retain(|candidate| seen.insert(fs::canonicalize(&candidate.path).unwrap_or_else(|_| candidate.path.clone())));
+    candidates
+        .retain(|candidate| seen.insert(fs::canonicalize(&candidate.path).unwrap_or_else(|_| candidate.path.clone())));
     let nothing = Pool::new(0, 4096)?;
     let mut families = Vec::new();
     let mut unreadable = Vec::new();
@@ -109,8 +116,12 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
     let device = Device::parse(text)?;
     let path = match device.place() {
         Place::File(path) | Place::Directory(path) => path.clone(),
-        Place::Null => return Err(Error::usage("--from nul:", "nothing was kept there", "name the families of a backup")),
-        Place::Pipe => return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone")),
+        Place::Null => {
+            return Err(Error::usage("--from nul:", "nothing was kept there", "name the families of a backup"));
+        }
+        Place::Pipe => {
+            return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone"));
+        }
     };
     if path.is_dir() {
         return list(&path, into);
@@ -121,14 +132,20 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
         return Ok(());
     }
     let pattern = path.to_string_lossy();
-    let wrong = |e: glob::PatternError| Error::usage(format!("--from {text}"), format!("is no pattern: {e}"), "quote it, and use *, ? and [...]");
+    let wrong = |e: glob::PatternError| {
+        Error::usage(format!("--from {text}"), format!("is no pattern: {e}"), "quote it, and use *, ? and [...]")
+    };
     let before = into.len();
     for hit in glob::glob(&pattern).map_err(wrong)?.flatten().filter(|hit| hit.is_file()) {
         into.extend(leftovers_of(&hit));
         into.push(Candidate { leftover: has_working_name(&hit), path: hit, named: true });
     }
     if into.len() == before {
-        return Err(Error::refused(format!("--from {text}"), "no file fits this pattern", "check the path; a missing directory may be a disk that is not mounted"));
+        return Err(Error::refused(
+            format!("--from {text}"),
+            "no file fits this pattern",
+            "check the path; a missing directory may be a disk that is not mounted",
+        ));
     }
     Ok(())
 }
@@ -175,6 +192,7 @@ fn describe(id: Uuid, mut members: Vec<Family>) -> Found {
     let header = members[0].header().set.clone();
     let paths: Vec<PathBuf> = members.iter().map(|family| PathBuf::from(family.device())).collect();
     let stored_bytes = members.iter().filter_map(Family::size).sum();
+    let database_bytes = header.streams.iter().map(|stream| stream.size).sum();
     let incomplete = MediaSet::check_whole(&members).err().map(|error| one_line(&error));
     let set = FoundSet {
         backup_set_id: header.backup_set_id,
@@ -185,7 +203,7 @@ fn describe(id: Uuid, mut members: Vec<Family>) -> Found {
         incomplete,
         interrupted: paths.iter().any(|path| has_working_name(path)),
     };
-    Found { set, families: header.families, paths, stored_bytes, media_set_id: id, header }
+    Found { set, families: header.families, paths, stored_bytes, media_set_id: id, database_bytes, header }
 }
 
 /// The first line of an error: without its hint.
@@ -198,7 +216,11 @@ pub(super) fn one_line(error: &Error) -> String {
 /// # Errors
 /// The set is not whole, or the key does not open it.
 pub fn open_set(found: &Found, pool: &Arc<Pool>, queue_depth: usize, key: Option<&SecretKey>) -> Result<MediaSet> {
-    let families = found.paths.iter().map(|path| open(path, pool, queue_depth).and_then(Family::open)).collect::<Result<Vec<_>>>()?;
+    let families = found
+        .paths
+        .iter()
+        .map(|path| open(path, pool, queue_depth).and_then(Family::open))
+        .collect::<Result<Vec<_>>>()?;
     MediaSet::assemble(families, key, &rotated_keys(found)?)
 }
 

@@ -52,7 +52,9 @@ fn group_rooms() -> Vec<u64> {
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
         let (root, limit, usage) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
-            c if c.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            c if c.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            }
             _ => continue,
         };
         let mut directory = PathBuf::from(root).join(group.trim_start_matches('/'));
@@ -75,7 +77,8 @@ fn room(directory: &Path, limit: &str, usage: &str) -> Option<u64> {
 }
 
 fn reclaimable(stat: &str) -> Option<u64> {
-    let value = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+    let value =
+        |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
     value("total_inactive_file").or_else(|| value("inactive_file"))
 }
 
@@ -92,6 +95,9 @@ mod tests {
     #[test]
     fn too_large_a_pool_is_refused_with_what_to_lower() {
         let text = check(1 << 60, 1 << 40, 1 << 20, 0).unwrap_err().to_string();
-        assert!(text.contains("asked") && text.contains("available") && text.contains("lower --buffer-count"), "{text}");
+        assert!(
+            text.contains("asked") && text.contains("available") && text.contains("lower --buffer-count"),
+            "{text}"
+        );
     }
 }

@@ -59,7 +59,8 @@ pub struct Usage {
 /// What this process has used so far; zeros where /proc does not tell.
 pub fn process_usage() -> Usage {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix("kB"));
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix("kB"));
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // utime and stime are fields 14 and 15; the name in field 2 may contain anything, so count after its parenthesis.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -18,13 +18,22 @@ pub(super) struct NameFields<'a> {
 }
 
 /// The devices of all families: `stripes` spread evenly over `to`, names made where a directory was given.
-pub(super) fn devices(to: &[Device], stripes: Option<usize>, template: &str, fields: &NameFields<'_>) -> Result<Vec<Device>> {
+pub(super) fn devices(
+    to: &[Device],
+    stripes: Option<usize>,
+    template: &str,
+    fields: &NameFields<'_>,
+) -> Result<Vec<Device>> {
     let families = stripes.unwrap_or(to.len());
     if to.is_empty() {
         return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
     }
     if !(1..=64).contains(&families) {
-        return Err(Error::usage("--stripes", format!("{families} is not from 1 to 64"), "a media set has 1 to 64 families"));
+        return Err(Error::usage(
+            "--stripes",
+            format!("{families} is not from 1 to 64"),
+            "a media set has 1 to 64 families",
+        ));
     }
     if families < to.len() {
         let why = format!("{families} families cannot use {} devices", to.len());
@@ -67,13 +76,19 @@ fn refuse_twins(devices: &[Device]) -> Result<()> {
 
 fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usize) -> Result<String> {
     let wrong = |why: String| {
-        Error::usage("--name-template", why, "known are {database}, {kind}, {time}, {date}, {set}, {family}, {families}")
+        Error::usage(
+            "--name-template",
+            why,
+            "known are {database}, {kind}, {time}, {date}, {set}, {family}, {families}",
+        )
     };
     let mut name = String::new();
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         name.push_str(&rest[..open]);
-        let close = rest[open..].find('}').ok_or_else(|| wrong(format!("`{template}` has an opening brace without its end")))?;
+        let close = rest[open..]
+            .find('}')
+            .ok_or_else(|| wrong(format!("`{template}` has an opening brace without its end")))?;
         match &rest[open + 1..open + close] {
             "database" => name.push_str(fields.database),
             "kind" => name.push_str(&fields.kind.to_string()),
@@ -99,7 +114,12 @@ mod tests {
     use super::*;
 
     fn fields() -> NameFields<'static> {
-        NameFields { database: "app", kind: SetKind::Full, started: "2026-11-21T10:00:00Z".parse().unwrap(), set_id: "7" }
+        NameFields {
+            database: "app",
+            kind: SetKind::Full,
+            started: "2026-11-21T10:00:00Z".parse().unwrap(),
+            set_id: "7",
+        }
     }
 
     fn to(names: &[&str]) -> Vec<Device> {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::Result;
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::{Leftover, LeftoverKind, leftovers};
 use fullbore_core::supply;
 use fullbore_core::unpack::{Family, MediaSet};
-use fullbore_core::Result;
 use uuid::Uuid;
 
 /// Puts right what earlier runs have left beside `devices`; tells what was done.
@@ -55,7 +55,8 @@ fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<Stri
         return Ok(());
     }
     if let Some(old) = set_of(name).filter(|_| name.exists()) {
-        let aside = Leftover { path: name.to_owned(), kind: LeftoverKind::Old, set_id: old.to_string(), running: false };
+        let aside =
+            Leftover { path: name.to_owned(), kind: LeftoverKind::Old, set_id: old.to_string(), running: false };
         let mut moved = name.as_os_str().to_owned();
         moved.push(format!(".old-{old}"));
         aside.rename_to(Path::new(&moved))?;
@@ -98,7 +99,8 @@ fn look(names: &[PathBuf], found: &[(PathBuf, Leftover)]) -> Sets {
         MediaSet::check_whole(members).is_ok()
     });
     let new = found.iter().map(|(_, leftover)| leftover).filter(|leftover| leftover.kind == LeftoverKind::New);
-    let unfinished = new.filter(|leftover| open(&leftover.path).is_none()).map(|leftover| leftover.set_id.clone()).collect();
+    let unfinished =
+        new.filter(|leftover| open(&leftover.path).is_none()).map(|leftover| leftover.set_id.clone()).collect();
     Sets { whole: groups.into_keys().collect(), unfinished }
 }
 

@@ -40,7 +40,9 @@ impl Into {
             Some(("sqlite", path)) => Ok(Into::Sqlite(path.into())),
             Some(("dir", path)) => Ok(Into::Directory(path.into())),
             Some(("nul", "")) => Ok(Into::Null),
-            Some(("mysql" | "mariadb" | "postgresql" | "sqlserver", _)) => Err(wrong("this version cannot restore into a server yet")),
+            Some(("mysql" | "mariadb" | "postgresql" | "sqlserver", _)) => {
+                Err(wrong("this version cannot restore into a server yet"))
+            }
             _ => Err(wrong("this is not a target")),
         }
     }
@@ -97,7 +99,7 @@ fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, 
     let sequence = chain::choose(&known, &request.choice)?;
     report.warnings.extend(sequence.warnings);
     let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
-    let total = found.iter().map(|found| found.stored_bytes).sum();
+    let total = found.iter().map(|found| found.database_bytes).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
     for (at, found) in found.iter().enumerate() {
@@ -142,7 +144,11 @@ fn plan_line(found: &media::Found, report: &mut Report) {
 
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     if set.header().base_backup_set_id.is_some() {
-        return Err(Error::refused("--from -", "a differential cannot be restored from a pipe alone", "name its full and it as files"));
+        return Err(Error::refused(
+            "--from -",
+            "a differential cannot be restored from a pipe alone",
+            "name its full and it as files",
+        ));
     }
     let stream = only_stream(set)?;
     let mut place = Place::prepare(request, set, stream.size, report)?;
@@ -164,7 +170,9 @@ fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
     let header = set.header();
     match (&header.engine[..], &header.streams[..]) {
         ("sqlite", [stream]) => Ok(stream.clone()),
-        ("sqlite", _) => Err(Error::incomplete("media set", "an SQLite backup has exactly one stream", "use another set")),
+        ("sqlite", _) => {
+            Err(Error::incomplete("media set", "an SQLite backup has exactly one stream", "use another set"))
+        }
         (engine, _) => Err(Error::refused(
             format!("media set {}", header.media_set_id),
             format!("it is a backup of `{engine}`, which this version cannot restore"),
@@ -184,7 +192,8 @@ impl Place {
             Into::Null => return Ok(Self { restore: None }),
             Into::Sqlite(path) => path.clone(),
             Into::Directory(directory) => {
-                let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
+                let name =
+                    set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
                 let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
                 directory.join(name.unwrap_or_else(|| "database.db".into()))
             }
@@ -194,9 +203,12 @@ impl Place {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }
         let restore = sqlite::prepare(&path, request.replace)?;
-        report.warnings.extend(restore.leftovers().iter().map(|left| {
-            format!("`{}` is what a killed restore has left; it can be removed", left.display())
-        }));
+        report.warnings.extend(
+            restore
+                .leftovers()
+                .iter()
+                .map(|left| format!("`{}` is what a killed restore has left; it can be removed", left.display())),
+        );
         let free = free_space(directory)?;
         if free < size {
             return Err(Error::refused(

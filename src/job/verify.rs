@@ -47,24 +47,38 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     }
     let heap = media::find(&request.from)?;
     let known: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).collect();
-    let chosen = if request.choice == Choice::default() { (0..known.len()).collect() } else { chain::choose(&known, &request.choice)?.sets };
+    let chosen = if request.choice == Choice::default() {
+        (0..known.len()).collect()
+    } else {
+        chain::choose(&known, &request.choice)?.sets
+    };
     if chosen.is_empty() && heap.unreadable.is_empty() {
-        return Err(Error::incomplete("--from", "no backup set was found there", "name the directory or the families of a backup"));
+        return Err(Error::incomplete(
+            "--from",
+            "no backup set was found there",
+            "name the directory or the families of a backup",
+        ));
     }
-    let total = chosen.iter().map(|&at| heap.sets[at].stored_bytes).sum();
+    let total = chosen.iter().map(|&at| heap.sets[at].database_bytes).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut damage = Vec::new();
     for at in chosen {
         let found = &heap.sets[at];
         match verify_set(found, request, key.as_ref(), conduct, report) {
             Ok(()) => {}
-            Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. } | Error::Refused { .. })) => damage.push(error),
+            Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. } | Error::Refused { .. })) => {
+                damage.push(error)
+            }
             Err(error) => return Err(error),
         }
     }
     for unreadable in heap.unreadable {
         if unreadable.leftover {
-            report.warnings.push(format!("`{}` is what a killed backup has left, or is being written: {}", unreadable.path.display(), media::one_line(&unreadable.error)));
+            report.warnings.push(format!(
+                "`{}` is what a killed backup has left, or is being written: {}",
+                unreadable.path.display(),
+                media::one_line(&unreadable.error)
+            ));
         } else {
             damage.push(unreadable.error);
         }
@@ -81,7 +95,13 @@ fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     Err(first)
 }
 
-fn verify_set(found: &media::Found, request: &Request, key: Option<&SecretKey>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+fn verify_set(
+    found: &media::Found,
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
     let (mut set, pool, plan) = open(found, &request.knobs, key, report)?;
     let outcome = unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
     book(&outcome, report);
