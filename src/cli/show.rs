@@ -66,7 +66,7 @@ impl Display {
             let pause = Duration::from_millis(if terminal { 200 } else { 500 });
             while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
                 let (done, total, stored) = progress.read();
-                let share = if total > 0 { done * 100 / total } else { 0 };
+                let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
                 let text = progress_line(&verb, (done, total, stored), begun.elapsed());
                 if terminal {
                     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
@@ -93,7 +93,7 @@ impl Display {
 
 fn progress_line(verb: &str, (done, total, stored): (u64, u64, u64), elapsed: Duration) -> String {
     let speed = mib_per_s(done, elapsed.as_secs_f64());
-    let share = if total > 0 { format!("{:3} % ", (done * 100 / total).min(100)) } else { String::new() };
+    let share = (done * 100).checked_div(total).map_or_else(String::new, |share| format!("{:3} % ", share.min(100)));
     let left = if done > 0 && total > done {
         let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
         format!(", about {seconds:.0} s left")

@@ -11,6 +11,7 @@ pub mod halt;
 
 pub mod checksum;
 pub mod cipher;
+mod key_store;
 pub mod codec;
 pub mod io;
 pub mod media;

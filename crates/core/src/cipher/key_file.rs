@@ -6,11 +6,6 @@
 //! FULLBORE-PUBLIC-KEY-1 <the same form>
 //! ```
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
@@ -30,7 +25,7 @@ const PAYLOAD: usize = 36;
 /// The same in base64, which needs no padding here.
 const ENCODED: usize = PAYLOAD / 3 * 4;
 /// The most bytes of a key file, comments included.
-const LARGEST_FILE: usize = 16 << 10;
+pub(crate) const LARGEST_FILE: usize = 16 << 10;
 
 /// A key pair or a public key, from a file or new.
 pub struct KeyFile {
@@ -76,9 +71,14 @@ impl KeyFile {
         self.public.id()
     }
 
-    /// Writes everything there is to a new file: mode 0600 with a secret, else 0644. Never overwrites.
-    pub fn write_new(&self, path: &Path) -> Result<()> {
-        let Some(secret) = &self.secret else { return self.write_public_new(path) };
+    /// True when it opens something.
+    pub fn has_secret(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    /// The text of a file with everything there is.
+    pub(crate) fn to_text(&self) -> Zeroizing<String> {
+        let Some(secret) = &self.secret else { return Zeroizing::new(self.to_public_text()) };
         let mut text = Zeroizing::new(String::with_capacity(1024)); // Never grows: growing leaves a copy behind.
         text.push_str(
             "# fullbore secret key: opens every backup that was encrypted to it. Without it they are lost.\n",
@@ -87,41 +87,21 @@ impl KeyFile {
         self.describe(&mut text);
         push_key(&mut text, SECRET_LABEL, secret.bytes());
         push_key(&mut text, PUBLIC_LABEL, self.public.bytes());
-        write_new(path, 0o600, text.as_bytes())
+        text
     }
 
-    /// Writes the public half alone to a new file of mode 0644. Never overwrites.
-    pub fn write_public_new(&self, path: &Path) -> Result<()> {
+    /// The text of a file with the public half alone.
+    pub(crate) fn to_public_text(&self) -> String {
         let mut text =
             String::from("# fullbore public key: backups are encrypted to it (--encrypt-to); it opens none.\n");
         self.describe(&mut text);
         push_key(&mut text, PUBLIC_LABEL, self.public.bytes());
-        write_new(path, 0o644, text.as_bytes())
+        text
     }
 
     fn describe(&self, text: &mut String) {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         text.push_str(&format!("# created: {now}\n# key id: {}\n", self.id()));
-    }
-
-    /// Reads a key file of either kind. One with a secret that group or others may read is refused.
-    pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let io = |action: &'static str| {
-            let name = name.clone();
-            move |source| Error::io(action, name, source)
-        };
-        let file = File::open(path).map_err(io("open"))?;
-        let mode = file.metadata().map_err(io("look at"))?.permissions().mode();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST_FILE + 1));
-        file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut bytes).map_err(io("read"))?;
-        let key_file = Self::parse(&name, &bytes)?;
-        if key_file.secret.is_some() && mode & 0o077 != 0 {
-            let why =
-                format!("it holds a secret key, and others than its owner may use it (mode {:04o})", mode & 0o7777);
-            return Err(Error::refused(&name, why, format!("chmod 600 '{name}'")));
-        }
-        Ok(key_file)
     }
 
     /// The content of a key file; `name` is for messages, which never quote the content.
@@ -198,30 +178,4 @@ fn decode(label: &str, encoded: &str) -> Result<Zeroizing<[u8; 32]>, &'static st
         return Err("the checksum does not fit: the key was mistyped or changed");
     }
     Ok(key)
-}
-
-/// Creates `path`, which must not be there, and makes it durable; leaves nothing behind when that fails.
-fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
-    let name = path.display().to_string();
-    let mut file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(path) {
-        Ok(file) => file,
-        Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists => {
-            let hint = "choose another name: a key file is never overwritten, backups may need the old one";
-            return Err(Error::refused(name, "it is already there", hint));
-        }
-        Err(source) => return Err(Error::io("create", name, source)),
-    };
-    let sync_directory = || File::open(directory_of(path)).and_then(|directory| directory.sync_all());
-    file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| sync_directory()).map_err(|source| {
-        let _ = std::fs::remove_file(path); // The first error is the one to show.
-        Error::io("write", name, source)
-    })
-}
-
-/// The directory that holds `path`.
-pub(super) fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }

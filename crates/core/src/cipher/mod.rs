@@ -13,9 +13,11 @@ mod tests;
 
 pub use aes_gcm::{OpenError, Opener, Sealer, TAG_LENGTH};
 pub use key_file::KeyFile;
+pub(crate) use key_file::LARGEST_FILE as LARGEST_KEY_FILE;
 pub use recipient::{
     BadRecord, KeyId, MAX_RECIPIENTS, PublicKey, SecretKey, UnwrapError, WrappedKey, unwrap, wrap_for,
 };
+pub(crate) use sidecar::LARGEST as LARGEST_SIDECAR;
 pub use sidecar::{BadSidecar, Sidecar};
 
 use aws_lc_rs::{hkdf, hmac, rand};

@@ -1,10 +1,5 @@
 //! The sidecar of a rotation: new wrapped keys for a media set whose families never change.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::path::Path;
-
-use super::fill_random;
 use super::recipient::{MAX_RECIPIENTS, WrappedKey};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -12,7 +7,8 @@ use crate::error::{Error, Result};
 const MAGIC: &[u8; 8] = b"fbKEYS\0\0";
 const VERSION: u16 = 0;
 const HEADER: usize = 32;
-const LARGEST: usize = HEADER + MAX_RECIPIENTS * WrappedKey::LENGTH + 4;
+/// The most bytes of a sidecar.
+pub(crate) const LARGEST: usize = HEADER + MAX_RECIPIENTS * WrappedKey::LENGTH + 4;
 
 /// The wrapped keys of one media set, in a file of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,45 +101,5 @@ impl Sidecar {
         let (records, _) = covered[HEADER..].as_chunks();
         let records = records.iter().map(WrappedKey::from_bytes).collect::<Result<_, _>>();
         Ok(Self { media_set_id, records: records.map_err(|_| BadSidecar::Reserved)? })
-    }
-
-    /// Reads the file at `path`.
-    pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|source| Error::io("open", &name, source))?;
-        let mut bytes = Vec::new();
-        let limit = LARGEST as u64 + 1; // One byte more than the largest: it is noticed, and nothing beyond is read.
-        file.take(limit).read_to_end(&mut bytes).map_err(|source| Error::io("read", &name, source))?;
-        Self::parse(&bytes).map_err(|error| Error::Damaged {
-            device: name,
-            offset: 0,
-            what: error.to_string(),
-            hint: "the media still open with the keys that they were made for".into(),
-        })
-    }
-
-    /// Writes the file at `path` so that at every moment the old one or the new one is there, whole and durable.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let name = path.display().to_string();
-        let bytes = self.to_bytes()?;
-        let directory = super::key_file::directory_of(path);
-        let mut random = [0; 8];
-        fill_random(&mut random)?;
-        let file_name = path.file_name().ok_or_else(|| Error::usage(&name, "it names no file", "give a file name"))?;
-        let mut temporary = file_name.to_owned();
-        temporary.push(format!(".new-{:016x}", u64::from_le_bytes(random)));
-        let temporary = directory.join(temporary);
-        let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, path)
-        });
-        if let Err(source) = written {
-            let _ = std::fs::remove_file(&temporary); // The first error is the one to show.
-            return Err(Error::io("write", &name, source));
-        }
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|source| Error::io("sync", name, source))
     }
 }

@@ -8,8 +8,6 @@ mod memory;
 mod operation;
 mod queue;
 mod ring;
-#[cfg(test)]
-mod throughput;
 
 use crate::error::{Error, Result};
 

@@ -18,15 +18,18 @@ pub struct BaseMap {
     streams: Vec<ManifestStream>,
     seed: u64,
     backup_set_id: uuid::Uuid,
-    places: HashMap<(u16, u64), (usize, BlockReference)>,
+    places: HashMap<WindowKey, (usize, BlockReference)>,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     set: MediaSet,
     /// Least recently used first.
-    kept: Vec<((u16, u64), Arc<Vec<u8>>)>,
+    kept: Vec<(WindowKey, Arc<Vec<u8>>)>,
 }
+
+/// Stream, and number of the window in it.
+type WindowKey = (u16, u64);
 
 impl BaseMap {
     /// Finds all MAP blocks of a full.

@@ -1,26 +1,22 @@
-//! The raw path against fio: `cargo test --release -p fullbore-core --lib throughput -- --ignored --nocapture`.
-//! Writes where `FULLBORE_BENCH_DIR` says, else beside the compiled tests; mode by `FULLBORE_IO`.
+//! Sinks and supplies of files against fio: `cargo run --release -p fullbore-core --example device_speed DIRECTORY`. It moves
+//! 20 GiB there and needs fio; the mode is chosen by `FULLBORE_IO`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::process::Command;
 use std::time::Instant;
 
-use super::Mode;
-use crate::pool::{Piece, Pool};
-use crate::sink::{self, FileSink, Sink};
-use crate::supply::{FileSupply, Supply};
+use fullbore_core::io::Mode;
+use fullbore_core::pool::{Piece, Pool};
+use fullbore_core::sink::{self, FileSink, Sink};
+use fullbore_core::supply::{FileSupply, Supply};
 
 const TRANSFER: usize = 1 << 20;
 const TRANSFERS: u64 = 2048;
 const DEPTH: usize = 4;
 
-#[test]
-#[ignore = "moves 20 GiB and needs fio"]
-fn sink_and_supply_are_as_fast_as_fio() {
-    let directory = match std::env::var_os("FULLBORE_BENCH_DIR") {
-        Some(parent) => tempfile::tempdir_in(parent).unwrap(),
-        None => super::directory_on_disk(),
-    };
+fn main() {
+    let parent = std::env::args_os().nth(1).expect("name the directory to measure");
+    let directory = tempfile::tempdir_in(parent).unwrap();
     let path = directory.path().join("ours.bore");
     let theirs = directory.path().join("theirs").display().to_string();
     let mode = Mode::from_environment().unwrap();
