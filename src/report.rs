@@ -41,6 +41,8 @@ pub struct Report {
     pub backup_set_id: Option<String>,
     /// Identity of the media.
     pub media_set_id: Option<String>,
+    /// Sets that a restore takes, in order, or that a verification read.
+    pub sets: Vec<String>,
     /// The families.
     pub families: Vec<FamilyReport>,
     /// Bytes read from the database, or unpacked.
@@ -77,6 +79,9 @@ pub struct Report {
     pub writers_blocked_s: f64,
     /// What went not quite as it should.
     pub warnings: Vec<String>,
+    /// Behind `stages`.
+    #[serde(skip)]
+    accounts: Vec<Stage>,
 }
 
 /// One family.
@@ -186,8 +191,15 @@ impl Report {
         }
     }
 
-    /// Books stages, and with them the bottleneck.
-    pub fn set_stages(&mut self, stages: &[Stage]) {
+    /// Books stages, and with them the bottleneck. Those of several sets add up.
+    pub fn add_stages(&mut self, more: &[Stage]) {
+        for stage in more {
+            match self.accounts.iter_mut().find(|known| known.name == stage.name) {
+                Some(known) => known.account.add(stage.account),
+                None => self.accounts.push(stage.clone()),
+            }
+        }
+        let stages = &self.accounts;
         self.bottleneck =
             bottleneck(stages).map(|Bottleneck { stage, why }| BottleneckReport { stage: stage.into(), why });
         self.stages = stages

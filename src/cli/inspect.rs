@@ -15,13 +15,14 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
     match args.what {
         Inspected::Files => {
             let key = args.key.clone().or_else(|| config.key.clone());
-            let manifests = inspect::manifests(&args.from, key.as_ref())?;
+            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref())?;
             if args.json {
-                print_json(&manifests)?
+                print_json(&manifests)?;
             } else {
-                show::files(&manifests)
+                show::files(&manifests);
             }
-            Ok(0)
+            notes.iter().for_each(|note| show::warning(note));
+            Ok(if notes.is_empty() { 0 } else { WITH_WARNINGS })
         }
         Inspected::Header => print_sets(&args.from, args.json, show::headers),
         Inspected::Label => print_sets(&args.from, args.json, show::labels),

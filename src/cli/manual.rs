@@ -29,6 +29,8 @@ fn write_page(command: &Command, name: &str, directory: &Path) -> Result<()> {
 /// Writes completions to standard output.
 pub fn completions(args: &Completions) -> Result<u8> {
     let mut command = Arguments::command();
-    clap_complete::generate(args.shell, &mut command, "fullbore", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "fullbore", &mut script);
+    super::show::line(String::from_utf8_lossy(&script).trim_end());
     Ok(0)
 }

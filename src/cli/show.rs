@@ -155,6 +155,9 @@ fn plan(report: &Report, out: &mut Vec<String>) {
         show_bytes(report.pool.max_transfer_size),
         show_bytes(report.pool.bytes),
     ));
+    for (at, set) in report.sets.iter().enumerate() {
+        out.push(format!("  {}. {set}", at + 1));
+    }
     if report.stored_bytes > 0 {
         out.push(format!("  media: about {}", show_bytes(report.stored_bytes)));
     }
@@ -178,7 +181,12 @@ pub fn restore_result(report: &Report, shown: &Shown) {
 /// What a verification found.
 pub fn verify_result(report: &Report, shown: &Shown) {
     let mut out = vec![format!(
-        "The backup set is valid: {} in {} {}, {:.3} seconds ({:.1} MiB/s of media).",
+        "{}: {} in {} {}, {:.3} seconds ({:.1} MiB/s of media).",
+        if report.sets.len() == 1 {
+            "The backup set is valid".to_owned()
+        } else {
+            format!("All {} backup sets are valid", report.sets.len())
+        },
         show_bytes(report.stored_bytes),
         report.families.len(),
         if report.families.len() == 1 { "family" } else { "families" },

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::names::{DEFAULT_TEMPLATE, NameFields};
 use super::{Conduct, estimate, exclusive, limit, media, memory, names, recover};
-use crate::chain::{self, Choice};
+use crate::chain;
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
 
 /// What the user asked for.
@@ -191,6 +191,7 @@ fn prepare(
     report.allocated_bytes = allocated;
     let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
+    estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     estimate::check_room(&devices, expected_per_family)?;
     Ok(Prepared {
         devices,
@@ -274,16 +275,40 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
         }
         (SetKind::Differential, false) => {}
     }
-    let heap = media::find(&request.base)?;
-    let fulls: Vec<_> =
-        heap.sets.iter().map(|found| found.set.clone()).filter(|set| set.kind == SetKind::Full).collect();
-    let chosen = chain::choose(&fulls, &Choice { set: None, latest: true })?;
-    let id = chosen.sets.first().map(|&at| fulls[at].backup_set_id);
-    let found = heap.sets.iter().find(|found| Some(found.set.backup_set_id) == id);
-    let found = found.ok_or_else(|| Error::incomplete("--base", "no full was found there", "take a full first"))?;
+    let heap = media::find(&request.base).map_err(about_base)?;
     let key = media::read_key(request.key.as_deref())?;
     let nothing = Pool::new(0, 4096)?;
-    BaseMap::open(media::open_set(found, &nothing, 1, key.as_ref())?).map(Some)
+    let mut passed_over = String::new();
+    let fulls = heap.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full);
+    for found in fulls {
+        if let Some(why) = &found.set.incomplete {
+            passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
+            continue;
+        }
+        let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+        if set.manifest().is_some_and(|manifest| manifest.copy_only) {
+            passed_over.push_str(&format!("\n    {}: taken with --copy-only", chain::title(&found.set)));
+            continue;
+        }
+        return BaseMap::open(set).map(Some);
+    }
+    let why = if passed_over.is_empty() {
+        "no full was found there".to_owned()
+    } else {
+        format!("no full there can be the base:{passed_over}")
+    };
+    Err(Error::refused("--base", why, "take a full first (--kind full)"))
+}
+
+/// Errors of a search speak of `--from`; here the families follow `--base`.
+fn about_base(error: Error) -> Error {
+    let rename = |thing: String| thing.replace("--from", "--base");
+    match error {
+        Error::Usage { thing, why, hint } => Error::Usage { thing: rename(thing), why, hint: rename(hint) },
+        Error::Refused { thing, why, hint } => Error::Refused { thing: rename(thing), why, hint: rename(hint) },
+        Error::Incomplete { thing, why, hint } => Error::Incomplete { thing: rename(thing), why, hint: rename(hint) },
+        other => other,
+    }
 }
 
 fn check_base(set: &SetHeader, base: Option<&BaseMap>) -> Result<()> {
@@ -420,7 +445,7 @@ fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, rep
     report.stored_bytes = outcome.stored_bytes;
     report.skipped_bytes = outcome.source_bytes.saturating_sub(outcome.data_bytes);
     report.allocated_bytes = prepared.allocated;
-    report.set_stages(&outcome.stages);
+    report.add_stages(&outcome.stages);
     for family in &outcome.families {
         let hex = family.digest.iter().map(|byte| format!("{byte:02x}")).collect();
         report.families.push(FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex });

@@ -7,6 +7,7 @@ use std::path::Path;
 use fullbore_core::codec::{Compression, Encoder};
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::free_space;
+use fullbore_core::media::{PADDED_HEAD, Trailer, index_capacity};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
@@ -41,6 +42,26 @@ pub(super) fn stored_bytes(source: &dyn Source, allocated: u64, compression: Com
     }
     let ratio = if taken == 0 { 1.0 } else { left as f64 / taken as f64 };
     Ok((allocated as f64 * ratio * MARGIN) as u64 + allocated / 200 + FAMILY_OVERHEAD)
+}
+
+/// Refuses a transfer size so small that the list of index blocks at the end of a family would not fit into one block.
+pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) -> Result<()> {
+    let block = u64::from(transfer_size) - PADDED_HEAD as u64;
+    // Twice the even share: a fast device may take more than its part.
+    let blocks = 2 * (database / block + 1) / families as u64 + 1;
+    let references = blocks / index_capacity(transfer_size) as u64 + 64;
+    if Trailer::size(references as usize) as u64 <= block {
+        return Ok(());
+    }
+    Err(Error::usage(
+        "--max-transfer-size",
+        format!(
+            "{} is too small for a database of {} in {families} families",
+            show_bytes(transfer_size.into()),
+            show_bytes(database)
+        ),
+        "take a larger one (1MiB), or more --stripes",
+    ))
 }
 
 /// Refuses when a file system has less free than the families on it will need. `replaced` families stay until the

@@ -42,7 +42,9 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
 fn directory() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    let path = runtime.unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
+    // Not /tmp first: a systemd unit with PrivateTmp has one of its own, and would not see a run by hand.
+    let shared = Some(PathBuf::from("/run/lock")).filter(|path| path.is_dir());
+    let path = runtime.or(shared).unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
     match std::fs::DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => Ok(path),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(path),

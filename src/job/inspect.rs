@@ -113,25 +113,31 @@ fn show_codec((codec, level): (u8, i8)) -> String {
     }
 }
 
-/// The manifests of all whole sets: what each restores to, with positions. Reads the end of one family of each.
+/// The manifests of all whole sets: what each restores to, with positions; and what is not whole. Reads the end of one
+/// family of each.
 ///
 /// # Errors
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
-pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<Vec<Manifest>> {
+pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest>, Vec<String>)> {
     let key = media::read_key(key.map(PathBuf::as_path))?;
     let heap = media::find(from)?;
     let nothing = Pool::new(0, 4096)?;
     let mut manifests = Vec::new();
+    let mut notes = Vec::new();
     for found in &heap.sets {
+        if let Some(why) = &found.set.incomplete {
+            notes.push(format!("{} cannot be read: {why}", chain::title(&found.set)));
+            continue;
+        }
         let set = media::open_set(found, &nothing, 1, key.as_ref())?;
         manifests.extend(set.manifest().cloned());
     }
-    if manifests.is_empty() {
+    if manifests.is_empty() && notes.is_empty() {
         return Err(Error::incomplete(
             "--from",
             "no backup set was found there",
             "name the directory or the families of a backup",
         ));
     }
-    Ok(manifests)
+    Ok((manifests, notes))
 }

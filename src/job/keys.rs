@@ -55,7 +55,13 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec
         let directories: BTreeSet<&Path> = found.paths.iter().filter_map(|path| path.parent()).collect();
         for directory in directories {
             let path = directory.join(media::sidecar_name(found.media_set_id));
-            Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: records.clone() }.write(&path)?;
+            let mut all = records.clone();
+            if path.is_file() {
+                // Those who were added by an earlier rewrap stay.
+                let before = Sidecar::read(&path)?.records;
+                all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
+            }
+            Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: all }.write(&path)?;
             written.push(path);
         }
     }

@@ -127,7 +127,13 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
         return list(&path, into);
     }
     if path.exists() || !text.contains(['*', '?', '[']) {
-        into.extend(leftovers_of(&path));
+        let beside = leftovers_of(&path);
+        let moved_away = !path.exists() && !beside.is_empty();
+        into.extend(beside);
+        if moved_away {
+            // A killed `--init` has left the family under its working names only.
+            return Ok(());
+        }
         into.push(Candidate { leftover: has_working_name(&path), path, named: true });
         return Ok(());
     }

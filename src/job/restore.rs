@@ -136,6 +136,12 @@ fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, 
 }
 
 fn plan_line(found: &media::Found, report: &mut Report) {
+    report.sets.push(format!(
+        "{}, {} in {} families",
+        chain::title(&found.set),
+        show_bytes(found.stored_bytes),
+        found.families
+    ));
     report.stored_bytes += found.stored_bytes;
     report.kind = Some(found.set.kind.to_string());
     report.backup_set_id = Some(found.set.backup_set_id.to_string());

@@ -176,11 +176,12 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     report.database = Some(manifest.database.clone());
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
+    report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));
     report.source_bytes += outcome.data_bytes + outcome.zero_bytes;
     report.skipped_bytes += outcome.zero_bytes;
     report.allocated_bytes += outcome.data_bytes;
     report.stored_bytes += outcome.stored_bytes;
-    report.set_stages(&outcome.stages);
+    report.add_stages(&outcome.stages);
     for ((device, account), footer) in outcome.devices.iter().zip(&outcome.footers) {
         let hex = footer.family_digest.iter().map(|byte| format!("{byte:02x}")).collect();
         report.families.push(FamilyReport { device: device.clone(), bytes: footer.family_length, blake3: hex });

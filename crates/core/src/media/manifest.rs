@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{Flaw, SetKind, broken, require};
 
 /// Most bytes of JSON that a manifest may have, packed or not.
-const MANIFEST_MAX: usize = 256 << 20;
+pub const MANIFEST_MAX: usize = 256 << 20;
 
 /// A backup set, described.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -77,11 +77,11 @@ impl Finisher<'_> {
 
     fn write_manifest(&mut self, family: u16, manifest: &Manifest) -> Result<Vec<BlockReference>> {
         // Packed parts may be a little longer than plain ones when nothing can be saved.
-        let part = self.set.transfer_size as usize - 4096 - TAG;
+        let part = (self.set.transfer_size as usize - 4096 - TAG).min(1 << 20);
         let flaw = |flaw: crate::media::Flaw| {
             Error::refused("manifest", flaw.to_string(), "this is a defect: please report it")
         };
-        let parts = pack_manifest(manifest, part.min(1 << 20) - (part >> 6)).map_err(flaw)?;
+        let parts = pack_manifest(manifest, part - (part >> 6)).map_err(flaw)?;
         if parts.len() > MAX_MANIFEST_PARTS {
             return Err(Error::refused("manifest", "it has too many parts", "take a larger --max-transfer-size"));
         }

@@ -1,6 +1,6 @@
 //! One family, opened for random access: header, footer, trailer, single blocks.
 
-use super::block::{BlockOpener, Plain};
+use super::block::{BlockOpener, open_alone};
 use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
 use crate::media::{
@@ -156,14 +156,7 @@ impl Family {
             return Err(flawed("a block is of another kind than the index says"));
         }
         let mut opener = BlockOpener::new(data_key)?;
-        let mut decrypted = vec![0; transfer_size as usize];
-        let mut out = vec![0; transfer_size as usize];
-        let (_, plain) =
-            opener.open(&header, &bytes, &mut decrypted, &mut out).map_err(|flaw| damage(&device, at.offset, flaw))?;
-        let payload = match plain {
-            Plain::Stored(range) => bytes[range].to_vec(),
-            Plain::Unpacked(range) => out[range].to_vec(),
-        };
+        let payload = open_alone(&mut opener, &header, &bytes).map_err(|flaw| damage(&device, at.offset, flaw))?;
         Ok((header, payload))
     }
 }

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::{BlockOpener, Plain};
+use super::block::{BlockOpener, open_alone};
 use super::family::{Family, authenticate_footer, check_footer, check_place, damage};
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, DIGEST, FOOTER, FamilyDigest, FamilyHeader, Flaw, Footer,
-    HEADER_MIN, IndexEntry, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity,
+    HEADER_MIN, IndexEntry, MANIFEST_MAX, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity,
 };
 use crate::pool::{Piece, Pool};
 use crate::supply::Supply;
@@ -276,14 +276,7 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<Vec<u8>> {
-        let size = self.header.set.transfer_size as usize;
-        let (mut decrypted, mut out) = (vec![0; size], vec![0; size]);
-        let opened = self.opener.open(header, bytes, &mut decrypted, &mut out);
-        let (_, plain) = opened.map_err(|flaw| self.flawed(offset, flaw))?;
-        Ok(match plain {
-            Plain::Stored(range) => bytes[range].to_vec(),
-            Plain::Unpacked(range) => out[range].to_vec(),
-        })
+        open_alone(&mut self.opener, header, bytes).map_err(|flaw| self.flawed(offset, flaw))
     }
 
     fn check_index(&mut self, header: &BlockHeader, bytes: &[u8], at: BlockReference) -> Result<()> {
@@ -304,6 +297,9 @@ impl<'a> Parser<'a> {
             return Err(self.damaged(at.offset, "too many manifest parts"));
         }
         let part = self.open(header, bytes, at.offset)?;
+        if self.manifest.len() + part.len() > MANIFEST_MAX {
+            return Err(self.damaged(at.offset, "the manifest is larger than any may be"));
+        }
         self.manifest.extend(part);
         self.manifest_at.push(at);
         Ok(())

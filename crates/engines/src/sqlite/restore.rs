@@ -309,7 +309,11 @@ fn must_be_new(target: &Path) -> Result<()> {
         if !matches!(fs::symlink_metadata(&name), Err(error) if error.kind() == ErrorKind::NotFound) {
             return Err(Error::refused(
                 target.display().to_string(),
-                format!("{} exists", name.display()),
+                if name == target {
+                    "exists already".to_owned()
+                } else {
+                    format!("`{}`, which belongs to it, exists", name.display())
+                },
                 "restore to another name, or add --replace",
             ));
         }
