@@ -264,9 +264,12 @@ def codec_speeds(database):
     object {"lz4": bytes_per_second_in, …}. Without it the compressed targets are judged by the disk limit alone."""
     if not os.path.exists(os.path.join(ROOT, "crates", "core", "examples", "codec_speed.rs")):
         return {}
-    command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "fullbore-core", "--example", "codec_speed", "--",
-               database]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    for features in (["--features", "isal"], []):
+        command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "fullbore-core", "--example", "codec_speed",
+                   *features, "--", "json", database]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
     if done.returncode:
         say(f"codec_speed failed: {done.stderr.strip()[-400:]}")
         return {}

@@ -2,6 +2,9 @@
 //!
 //! `cargo run --release -p fullbore-core --example codec_speed [--features isal] -- FILE [BLOCK_BYTES] [COMPRESSION...]`
 //!
+//! With `json FILE`: one object with what a backup's worker does to each byte (page hashes, digest, codec, CRC32C), in plain
+//! bytes per second of one core while all cores work, as `bench/sqlite.py` reads it.
+//!
 //! With `memory` as the only argument: what contexts really take, against what `codec::memory` says.
 
 use std::io::Write;
@@ -17,6 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let show = &mut std::io::stdout();
     let Some(file) = arguments.first() else { return Err("name a file, or write `memory`".into()) };
+    if file == "json" {
+        return measure_workers(show, arguments.get(1).ok_or("name a file behind `json`")?);
+    }
     if file == "memory" {
         return measure_memory(show);
     }
@@ -84,6 +90,56 @@ fn measure_codec(
     let ratio = bytes.len() as f64 / stored as f64;
     let kib = memory(compression, block) >> 10;
     Ok(writeln!(show, "| {compression} | {pack:.0} | {unpack:.0} | {ratio:.2} | {kib} |")?)
+}
+
+/// Spread samples of the file, so that a large one need not be read whole.
+fn samples(file: &str) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+    use std::os::unix::fs::FileExt;
+    const BLOCK: usize = 1020 << 10;
+    const COUNT: u64 = 128;
+    let opened = std::fs::File::open(file)?;
+    let step = (opened.metadata()?.len() / COUNT).max(BLOCK as u64) & !4095;
+    let mut blocks = Vec::new();
+    for at in 0..COUNT {
+        let mut block = vec![0; BLOCK];
+        if opened.read_exact_at(&mut block, at * step).is_ok() {
+            blocks.push(block);
+        }
+    }
+    if blocks.is_empty() { Err("the file is shorter than one block".into()) } else { Ok(blocks) }
+}
+
+fn measure_workers(show: &mut impl Write, file: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let blocks = samples(file)?;
+    let cores = std::thread::available_parallelism()?.get();
+    let mut speeds = serde_json::Map::new();
+    for text in ["none", "lz4", "zstd:1", "gzip:1"] {
+        let compression: Compression = text.parse()?;
+        let best = (0..PASSES).map(|_| work_on_all_cores(&blocks, cores, compression)).fold(0.0, f64::max);
+        speeds.insert(text.to_owned(), best.into());
+    }
+    Ok(writeln!(show, "{}", serde_json::Value::Object(speeds))?)
+}
+
+/// Plain bytes per second of one core while `cores` do the same.
+fn work_on_all_cores(blocks: &[Vec<u8>], cores: usize, compression: Compression) -> f64 {
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                let mut encoder = Encoder::new(compression).expect("an encoder of a valid level");
+                let hasher = UnitHasher::new(1);
+                let mut out = vec![0; blocks[0].len()];
+                for block in blocks {
+                    block.chunks(4096).for_each(|page| keep((is_zero(page), hasher.hash(page))));
+                    keep(fullbore_core::checksum::xxh3_128_le(0, block));
+                    let packed = encoder.encode(block, &mut out).expect("encoding bytes in memory");
+                    keep(crc32c(packed.map_or(&block[..], |length| &out[..length])));
+                }
+            });
+        }
+    });
+    blocks.iter().map(Vec::len).sum::<usize>() as f64 / begun.elapsed().as_secs_f64()
 }
 
 /// Makes the compiler believe that the result is used.
