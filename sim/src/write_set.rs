@@ -10,6 +10,7 @@ use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, BackupOutcome, map_window};
 use fullbore_core::plan::Plan;
 use fullbore_core::pool::Pool;
+use fullbore_core::source::{Source, Stream};
 use fullbore_core::testkit::FaultPlan;
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
@@ -49,6 +50,20 @@ impl SetWriter<'_> {
     /// # Errors
     /// Something that the simulation itself got wrong, or a buffer that did not come home.
     pub fn write(&self, source: &Simulated<'_>, media: &Media, faults: &FaultPlan) -> anyhow::Result<Written> {
+        self.write_source(source, &|| source.tick(), media, faults)
+    }
+
+    /// The same for any source.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_source(
+        &self,
+        source: &dyn Source,
+        tick: &(dyn Fn() -> Result<()> + Sync),
+        media: &Media,
+        faults: &FaultPlan,
+    ) -> anyhow::Result<Written> {
         let scenario = self.scenario;
         let differential = self.base.is_some();
         let families = usize::from(self.families);
@@ -78,7 +93,7 @@ impl SetWriter<'_> {
             source,
             progress: &progress,
             halt: &halt,
-            tick: &|| source.tick(),
+            tick,
             manifest: &|| Ok(manifest(&set, map_seed)),
         };
         drop(Pool::made_here());
@@ -87,8 +102,7 @@ impl SetWriter<'_> {
         Ok(Written { media_set_id: set.media_set_id, result })
     }
 
-    fn header(&self, source: &Simulated<'_>, data_key: Option<&DataKey>) -> anyhow::Result<SetHeader> {
-        use fullbore_core::source::Source;
+    fn header(&self, source: &dyn Source, data_key: Option<&DataKey>) -> anyhow::Result<SetHeader> {
         let scenario = self.scenario;
         let media_set_id = Uuid::now_v7();
         let keys = match (self.key, data_key) {
@@ -102,7 +116,7 @@ impl SetWriter<'_> {
             let full = self.base.is_none() && !scenario.unmapped;
             if full { small.min(map_window(unit, scenario.transfer_size)) } else { 0 }
         };
-        let record = |stream: &fullbore_core::source::Stream| StreamRecord {
+        let record = |stream: &Stream| StreamRecord {
             id: stream.id,
             layer: 0,
             unit: stream.unit,
@@ -129,8 +143,7 @@ impl SetWriter<'_> {
     }
 }
 
-fn source_bytes(source: &Simulated<'_>) -> u64 {
-    use fullbore_core::source::Source;
+fn source_bytes(source: &dyn Source) -> u64 {
     source.streams().iter().map(|stream| stream.size).sum()
 }
 

@@ -130,6 +130,13 @@ pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, u
         .collect()
 }
 
+/// Adds a plain part to those before it: small packed parts may unpack to very much, so it is bounded here.
+pub(crate) fn join_manifest(json: &mut Vec<u8>, part: &[u8]) -> Result<(), Flaw> {
+    require(json.len() + part.len() <= MANIFEST_MAX, "manifest out of bounds")?;
+    json.extend_from_slice(part);
+    Ok(())
+}
+
 /// Reads a manifest from the joined plain parts.
 pub fn unpack_manifest(json: &[u8]) -> Result<Manifest, Flaw> {
     require(json.len() <= MANIFEST_MAX, "manifest out of bounds")?;

@@ -95,6 +95,21 @@ pub struct BackupOutcome {
     pub stored_bytes: u64,
 }
 
+/// Lets the writers end on every path: they would wait for ever, and the job with them, also behind a panic.
+struct Ending<'a> {
+    board: &'a Board,
+    halt: &'a Halt,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.halt.stop(Error::Halted);
+        }
+        self.board.close();
+    }
+}
+
 type WriterHandle<'scope> = ScopedJoinHandle<'scope, Result<&'scope mut dyn Sink>>;
 
 /// The accounts of source, transform and sink, each summed over its threads.
@@ -154,6 +169,7 @@ impl Backup<'_> {
         let closed = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
             scope.spawn(move || self.monitor(&end_of_job));
+            let _ending = Ending { board: &board, halt: self.halt };
             let writers: Vec<WriterHandle<'_>> = sinks
                 .iter_mut()
                 .zip(listeners)
@@ -169,7 +185,6 @@ impl Backup<'_> {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
             }
-            board.close();
             drop(job);
             closed
         });
