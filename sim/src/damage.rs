@@ -54,9 +54,10 @@ impl Damage {
     /// The damage whose turn it is.
     pub fn draw(turn: u64, random: &mut fastrand::Rng) -> Self {
         let (family, place) = (random.u16(..64), random.u16(..));
-        let operation = random.u64(0..12);
-        // Reading meets this byte surely only when it is near the start.
-        let byte = if random.bool() { random.u64(0..8192) } else { random.u64(0..150_000) };
+        // Every other round where reading meets it for sure.
+        let sure = (turn / Self::KINDS).is_multiple_of(2);
+        let operation = random.u64(0..if sure { 4 } else { 12 });
+        let byte = random.u64(0..if sure { 8192 } else { 150_000 });
         match turn % Self::KINDS {
             0 => Damage::None,
             1 => Damage::Lost(family),
@@ -130,7 +131,9 @@ impl Damage {
                 bytes[at] ^= 1 << bit;
             }),
             Damage::ZeroedSector(family, share) => change(family, &|bytes| {
-                let at = place(bytes, share) / 512 * 512;
+                // From there on the first byte that is not zero already; the header at last.
+                let from = place(bytes, share);
+                let at = bytes[from..].iter().position(|&byte| byte != 0).map_or(0, |at| from + at) / 512 * 512;
                 let end = bytes.len().min(at + 512);
                 bytes[at..end].fill(0);
             }),

@@ -245,7 +245,12 @@ impl<'a> World<'a> {
             return Ok(false);
         }
         let done = damage.happen(&self.media, self.scenario.families, self.foreign.as_ref())?;
-        if done && !matches!(damage, Damage::None | Damage::Reading(..)) {
+        let counts = match damage {
+            Damage::None | Damage::Reading(..) => false,
+            Damage::WrongKey => self.scenario.encrypted,
+            _ => true,
+        };
+        if done && counts {
             self.record.met.push(damage.name());
         }
         Ok(done)

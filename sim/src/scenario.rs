@@ -91,11 +91,13 @@ impl Scenario {
                 if at_step(turn) {
                     scenario.files = scenario.files.or(Some(Mode::Auto));
                 }
-                scenario.init = scenario.init.or((at_step(turn) && turn % 4 != 3).then(|| random.u16(1..=8)));
+                scenario.init =
+                    scenario.init.or((at_step(turn) && (turn / TROUBLES).is_multiple_of(2)).then(|| random.u16(1..=8)));
                 scenario.trouble = scenario.trouble(turn, random);
             }
             half => {
                 scenario.damage = Damage::draw(turn + (half - 2) * Damage::KINDS / 2, random);
+                scenario.encrypted |= scenario.damage == Damage::WrongKey;
                 // Now and then the device has lied before already.
                 if turn % 8 == 7 {
                     scenario.trouble = scenario.trouble(5, random);
@@ -145,10 +147,13 @@ impl Scenario {
         let total: u64 = self.sizes.iter().sum();
         let stored = if self.differential { total / 5 } else { total * 2 / 3 };
         let per_family = stored / u64::from(self.families) + 8192;
-        let byte = random.u64(0..per_family);
-        let operation = random.u64(0..per_family / u64::from(self.transfer_size) + 4);
+        // Every other round where it is met for sure: in the first bytes, operations and extents of the first family.
+        let sure = (turn / TROUBLES).is_multiple_of(2);
+        let byte = random.u64(0..if sure { 8192 } else { per_family });
+        let operations = per_family / u64::from(self.transfer_size) + 4;
+        let operation = random.u64(0..if sure { 3 } else { operations });
         let extents = total / (u64::from(self.unit) * self.units_at_once as u64) + 1;
-        let extent = random.u64(0..extents.min(40));
+        let extent = random.u64(0..if sure { 1 } else { extents.min(40) });
         let step = Step::ALL[random.usize(..Step::ALL.len())];
         let fault = match turn % TROUBLES {
             0 => Fault::ErrorAtOperation(operation, 5),
@@ -166,7 +171,7 @@ impl Scenario {
             12 => return Trouble::Source(SourceFault::Signal(extent)),
             _ => return Trouble::Source(SourceFault::Hole(extent)),
         };
-        Trouble::Device(random.usize(..usize::from(self.families)), fault)
+        Trouble::Device(if sure { 0 } else { random.usize(..usize::from(self.families)) }, fault)
     }
 
     /// What a user would have asked for; `buffer_count` as the caller found it.
