@@ -16,6 +16,11 @@ pub struct Pool {
     count: usize,
 }
 
+#[cfg(any(test, feature = "testkit"))]
+thread_local! {
+    static MADE_HERE: std::cell::RefCell<Vec<std::sync::Weak<Pool>>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 struct Free {
     buffers: Vec<Memory>,
     closed: bool,
@@ -25,7 +30,24 @@ impl Pool {
     /// Allocates `count × size` bytes now.
     pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
         let buffers = (0..count).map(|_| Memory::new(size)).collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(Self { free: Mutex::new(Free { buffers, closed: false }), returned: Condvar::new(), size, count }))
+        let free = Mutex::new(Free { buffers, closed: false });
+        let pool = Arc::new(Self { free, returned: Condvar::new(), size, count });
+        #[cfg(any(test, feature = "testkit"))]
+        MADE_HERE.with_borrow_mut(|made| made.push(Arc::downgrade(&pool)));
+        Ok(pool)
+    }
+
+    /// Buffers at home now.
+    #[cfg(any(test, feature = "testkit"))]
+    pub fn free(&self) -> usize {
+        self.lock().buffers.len()
+    }
+
+    /// The pools that this thread has made since it was last asked and that are still there: a job's own pools are
+    /// not to be had otherwise, and a test wants to see that every buffer has come home.
+    #[cfg(any(test, feature = "testkit"))]
+    pub fn made_here() -> Vec<Arc<Self>> {
+        MADE_HERE.take().iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
     /// Bytes in each buffer.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{Flaw, SetKind, broken, require};
 
 /// Most bytes of JSON that a manifest may have, packed or not.
-pub const MANIFEST_MAX: usize = 256 << 20;
+const MANIFEST_MAX: usize = 256 << 20;
 
 /// A backup set, described.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,6 +128,13 @@ pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, u
             Ok((packed, plain.len()))
         })
         .collect()
+}
+
+/// Adds a plain part to those before it: small packed parts may unpack to very much, so it is bounded here.
+pub(crate) fn join_manifest(json: &mut Vec<u8>, part: &[u8]) -> Result<(), Flaw> {
+    require(json.len() + part.len() <= MANIFEST_MAX, "manifest out of bounds")?;
+    json.extend_from_slice(part);
+    Ok(())
 }
 
 /// Reads a manifest from the joined plain parts.

@@ -95,6 +95,21 @@ pub struct BackupOutcome {
     pub stored_bytes: u64,
 }
 
+/// Lets the writers end on every path: they would wait for ever, and the job with them, also behind a panic.
+struct Ending<'a> {
+    board: &'a Board,
+    halt: &'a Halt,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.halt.stop(Error::Halted);
+        }
+        self.board.close();
+    }
+}
+
 type WriterHandle<'scope> = ScopedJoinHandle<'scope, Result<&'scope mut dyn Sink>>;
 
 /// The accounts of source, transform and sink, each summed over its threads.
@@ -108,6 +123,10 @@ const SINK: usize = 2;
 impl Accounts {
     fn add(&self, stage: usize, account: Account) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[stage].add(account);
+    }
+
+    fn bytes(&self, stage: usize) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[stage].bytes
     }
 
     fn stages(&self) -> Vec<Stage> {
@@ -150,6 +169,7 @@ impl Backup<'_> {
         let closed = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
             scope.spawn(move || self.monitor(&end_of_job));
+            let _ending = Ending { board: &board, halt: self.halt };
             let writers: Vec<WriterHandle<'_>> = sinks
                 .iter_mut()
                 .zip(listeners)
@@ -165,7 +185,6 @@ impl Backup<'_> {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
             }
-            board.close();
             drop(job);
             closed
         });
@@ -243,12 +262,14 @@ impl Backup<'_> {
             drop(filled);
         });
         self.halt.check()?;
-        if page_map.is_complete() {
+        // The sum as well: of a window of which nothing came at all, and without a map, the map knows nothing.
+        let announced: u64 = self.set.streams.iter().map(|stream| stream.size).sum();
+        if page_map.is_complete() && accounts.bytes(SOURCE) == announced {
             return Ok(());
         }
         Err(Error::refused(
             "source",
-            "did not give every byte that it announced",
+            "did not give every byte that it announced, once each",
             "this is a defect of the engine: please report it",
         ))
     }

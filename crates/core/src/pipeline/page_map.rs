@@ -67,7 +67,10 @@ impl PageMap {
                 .entry((stream.id, number))
                 .or_insert_with(|| Open { entries: vec![ZERO_UNIT[0]; units * MAP_ENTRY], missing: units });
             window.entries[place * MAP_ENTRY..(place + count) * MAP_ENTRY].copy_from_slice(now);
-            window.missing -= count;
+            let twice = "a part of the source was given twice";
+            let report = "this is a defect of the engine: please report it";
+            window.missing =
+                window.missing.checked_sub(count).ok_or_else(|| Error::refused("page map", twice, report))?;
             if window.missing == 0 {
                 finished.extend(open.remove(&(stream.id, number)).map(|done| close(stream, first, done)));
             }

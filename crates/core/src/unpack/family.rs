@@ -5,7 +5,7 @@ use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FOOTER, FamilyHeader, Flaw, Footer, HEADER_MIN, IndexEntry,
-    Manifest, Trailer, broken, unpack_manifest,
+    Manifest, Trailer, broken, join_manifest, unpack_manifest,
 };
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
@@ -110,7 +110,8 @@ impl Family {
         let trailer = self.trailer(data_key)?;
         let mut json = Vec::new();
         for reference in &trailer.manifest {
-            json.extend(self.block(*reference, BlockKind::Manifest, data_key)?.1);
+            let (_, part) = self.block(*reference, BlockKind::Manifest, data_key)?;
+            join_manifest(&mut json, &part).map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))?;
         }
         let manifest = unpack_manifest(&json).map_err(|flaw| damage(self.supply.device(), 0, flaw))?;
         if manifest.media_set_id != self.header.set.media_set_id

@@ -10,10 +10,13 @@ use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, DIGEST, FOOTER, FamilyDigest, FamilyHeader, Flaw, Footer,
-    HEADER_MIN, IndexEntry, MANIFEST_MAX, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity,
+    HEADER_MIN, IndexEntry, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity, join_manifest,
 };
 use crate::pool::{Piece, Pool};
 use crate::supply::Supply;
+
+/// Bytes of a reference in a trailer, which is one block: so many index blocks are remembered, at most.
+const TRAILER_REFERENCE: usize = 16;
 
 /// A DATA or MAP block as it stands on the media; header checked, body not.
 pub(super) struct RawBlock {
@@ -288,6 +291,9 @@ impl<'a> Parser<'a> {
             return Err(self.damaged(at.offset, "the index does not describe the blocks before it"));
         }
         self.pending.clear();
+        if self.index.len() == self.header.set.transfer_size as usize / TRAILER_REFERENCE {
+            return Err(self.damaged(at.offset, "more index blocks than a trailer can name"));
+        }
         self.index.push(at);
         Ok(())
     }
@@ -297,10 +303,7 @@ impl<'a> Parser<'a> {
             return Err(self.damaged(at.offset, "too many manifest parts"));
         }
         let part = self.open(header, bytes, at.offset)?;
-        if self.manifest.len() + part.len() > MANIFEST_MAX {
-            return Err(self.damaged(at.offset, "the manifest is larger than any may be"));
-        }
-        self.manifest.extend(part);
+        join_manifest(&mut self.manifest, &part).map_err(|flaw| self.flawed(at.offset, flaw))?;
         self.manifest_at.push(at);
         Ok(())
     }

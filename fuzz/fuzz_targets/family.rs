@@ -1,0 +1,143 @@
+//! A whole family, changed here and there with its checksums put right: opened, assembled, verified from a file and from
+//! a pipe, restored, and used as the base of a differential.
+#![no_main]
+
+use std::sync::{Arc, LazyLock, Mutex};
+
+use fullbore_core::Result;
+use fullbore_core::halt::Halt;
+use fullbore_core::media::{FamilyHeader, HEADER_MAX, SetHeader};
+use fullbore_core::meter::Progress;
+use fullbore_core::plan::UnpackPlan;
+use fullbore_core::pool::Pool;
+use fullbore_core::supply::Supply;
+use fullbore_core::testkit::{MemorySupply, Shelf};
+use fullbore_core::unpack::{BaseMap, Family, MediaSet, NullTarget, Target, Unpack};
+use fullbore_fuzz::{Layout, sample};
+use libfuzzer_sys::fuzz_target;
+
+/// Larger transfers would only be slower.
+const TRANSFER_MAX: u32 = 256 << 10;
+
+static SAMPLES: LazyLock<Vec<(Vec<u8>, Layout)>> = LazyLock::new(|| {
+    let sample = |codec: &&str| {
+        let bytes = sample(codec);
+        let layout = Layout::of(&bytes);
+        (bytes, layout)
+    };
+    ["none", "lz4", "zstd", "gzip"].iter().map(sample).collect()
+});
+
+/// Accepts what lies inside the streams of the header.
+struct Bounds(SetHeader);
+
+impl Bounds {
+    fn check(&self, stream: u16, offset: u64, length: u64) {
+        let known = self.0.streams.iter().find(|known| known.id == stream).expect("a stream of the header");
+        assert!(offset.checked_add(length).is_some_and(|end| end <= known.size), "outside of its stream");
+    }
+}
+
+impl Target for Bounds {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(stream, offset, bytes.len() as u64);
+        Ok(())
+    }
+
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        self.check(stream, offset, length);
+        Ok(())
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&[which, level, cut], edits)) = input.split_first_chunk::<3>() else { return };
+    let (bytes, layout) = &SAMPLES[usize::from(which) % SAMPLES.len()];
+    let mut bytes = bytes.clone();
+    for edit in edits.as_chunks::<4>().0 {
+        apply(&mut bytes, *edit);
+    }
+    layout.put_right(&mut bytes, level % 4);
+    if cut > 200 {
+        let length = bytes.len() * usize::from(cut - 200) / 56;
+        bytes.truncate(length);
+    }
+    read(&Arc::new(Mutex::new(bytes)));
+});
+
+/// Three bytes say where, the fourth what.
+fn apply(bytes: &mut [u8], [a, b, c, value]: [u8; 4]) {
+    let at = usize::from(a) | usize::from(b) << 8 | usize::from(c & 1) << 16;
+    // Half of them count from the end, where trailer and footer are.
+    let at = if c & 2 == 0 { at } else { bytes.len().saturating_sub(at % 8192 + 1) };
+    let Some(byte) = bytes.get_mut(at) else { return };
+    *byte = match c >> 2 & 3 {
+        0 => value,
+        1 => *byte ^ value,
+        2 => byte.wrapping_add(value),
+        _ => 0xFF,
+    };
+}
+
+fn read(shelf: &Shelf) {
+    let start: Vec<u8> = shelf.lock().expect("no panic holds it").iter().take(HEADER_MAX).copied().collect();
+    let length = FamilyHeader::length(&start).unwrap_or(0).min(start.len());
+    let Ok(header) = FamilyHeader::decode(&start[..length]) else { return drop(open(shelf, &pool(0, 4096))) };
+    if header.set.transfer_size > TRANSFER_MAX {
+        return;
+    }
+    let size = header.set.transfer_size as usize;
+    let filed = |input: &Arc<Pool>| MediaSet::assemble(vec![open(shelf, input)?], None, &[]);
+    let piped = |input: &Arc<Pool>| MediaSet::piped(Box::new(MemorySupply::new("pipe", shelf, input)), None, &[]);
+    let verified = unpack(size, filed, |_| Box::new(NullTarget));
+    let restored = unpack(size, filed, |set| Box::new(Bounds(set.header().clone())));
+    let from_pipe = unpack(size, piped, |_| Box::new(NullTarget));
+    assert_eq!(verified, restored, "verify and restore do not agree");
+    assert!(!verified || from_pipe, "a pipe is not what a file is");
+    if let Ok(base) = filed(&pool(0, size)).and_then(BaseMap::open) {
+        let mut entries = Vec::new();
+        for stream in base.streams().to_vec() {
+            for unit in [0, 1, stream.size / u64::from(stream.unit)] {
+                let _ = base.entries(stream.id, unit * u64::from(stream.unit), 20, &mut entries);
+            }
+        }
+    }
+}
+
+fn pool(count: usize, size: usize) -> Arc<Pool> {
+    Pool::new(count, size).expect("memory")
+}
+
+fn open(shelf: &Shelf, input: &Arc<Pool>) -> Result<Family> {
+    let supply: Box<dyn Supply> = Box::new(MemorySupply::new("family", shelf, input));
+    Family::open(supply)
+}
+
+/// Whether it was accepted; every buffer comes home either way.
+fn unpack(
+    size: usize,
+    set: impl Fn(&Arc<Pool>) -> Result<MediaSet>,
+    target: impl Fn(&MediaSet) -> Box<dyn Target>,
+) -> bool {
+    let plan = UnpackPlan {
+        transfer_size: size as u32,
+        workers: 1,
+        queue_depth: 1,
+        writers: 1,
+        input_buffers: 4,
+        output_buffers: 3,
+    };
+    let input = pool(plan.input_buffers, size);
+    let accepted = (|| {
+        let mut set = set(&input)?;
+        let (target, progress, halt) = (target(&set), Progress::default(), Halt::new());
+        let (target, progress, halt) = (&*target, &progress, &halt);
+        Unpack { plan: &plan, target, progress, halt, tick: &|| Ok(()), input: &input }.run(&mut set)
+    })();
+    assert_eq!(input.free(), plan.input_buffers, "a buffer did not come home");
+    accepted.is_ok()
+}

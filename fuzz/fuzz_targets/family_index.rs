@@ -1,0 +1,16 @@
+//! Index entries: any bytes are entries or none.
+#![no_main]
+
+use fullbore_core::media::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let whole = !input.is_empty() && input.len() % ENTRY == 0 && input.len() / ENTRY <= MAX_INDEX_ENTRIES;
+    match IndexEntry::decode_all(input) {
+        Ok(entries) => {
+            assert!(whole && entries.len() == input.len() / ENTRY);
+            assert!(entries.iter().all(|entry| entry.without_span().span.get() == 0));
+        }
+        Err(_) => assert!(!whole),
+    }
+});

@@ -1,0 +1,28 @@
+//! `--name-template`: whatever it says, a name stays in its directory, and no two families share one.
+#![no_main]
+
+use std::collections::HashSet;
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::media::SetKind;
+use libfuzzer_sys::fuzz_target;
+
+// The file itself: the rest of the control plane is not wanted here.
+#[path = "../../src/job/names.rs"]
+mod names;
+
+fuzz_target!(|input: (u8, &str)| {
+    let (stripes, template) = input;
+    let started = jiff::Timestamp::UNIX_EPOCH;
+    let fields = names::NameFields { database: "app", kind: SetKind::Full, started, set_id: "7" };
+    let to = ["/fuzz/a/", "/fuzz/b/"].map(|name| Device::parse(name).expect("a directory"));
+    let Ok(devices) = names::devices(&to, Some(usize::from(stripes)), template, &fields) else { return };
+    assert_eq!(devices.len(), usize::from(stripes));
+    let mut seen = HashSet::new();
+    for device in &devices {
+        let Place::File(path) = device.place() else { panic!("{device} is no file") };
+        let parent = path.parent().and_then(|parent| parent.to_str());
+        assert!(matches!(parent, Some("/fuzz/a" | "/fuzz/b")), "{device} left its directory");
+        assert!(seen.insert(path.clone()), "{device} stands for two families");
+    }
+});
