@@ -110,7 +110,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         halt: Some(halt.clone()),
     };
     let base = base(request)?;
-    let session = fullbore_engines::open(&request.source, &options)?;
+    // It may have to wait for a lock.
+    let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
     let prepared = prepare(request, plan, base, &*session, report)?;
     if request.dry_run {
         report.status = "planned".into();
@@ -297,7 +298,7 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
     } else {
         format!("no full there can be the base:{passed_over}")
     };
-    Err(Error::refused("--base", why, "take a full first (--kind full)"))
+    Err(Error::incomplete("--base", why, "take a full first, and name its families"))
 }
 
 /// Errors of a search speak of `--from`; here the families follow `--base`.

@@ -351,7 +351,7 @@ class Family:
                 data_bytes += block.plain_length
                 zero_bytes += sum(length for _, length, kind in block.runs if kind == ZERO_RUN)
             block_count += 1
-            digest.update(block.entry)
+            digest.update(block.entry[:24] + bytes(16) + block.entry[40:])
             yield block
             offset += block.length
         # The loop ended behind the trailer: `block` is the trailer.

@@ -146,7 +146,7 @@ class Writer:
         counts = struct.pack("<IIQQQ", len(self.references[INDEX]), len(self.references[MANIFEST]), len(self.entries) + 1,
                              self.data_bytes, self.zero_bytes)
         self.trailer = self.block(TRAILER, counts + bytes(32) + b"".join(references))
-        digest = blake3.blake3(self.bytes[: self.header_length] + b"".join(self.entries))
+        digest = blake3.blake3(self.bytes[: self.header_length] + b"".join(entry[:24] + bytes(16) + entry[40:] for entry in self.entries))
         self.digest = digest.digest()
 
     def footer(self, writers):
