@@ -132,7 +132,10 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest
         let set = media::open_set(found, &nothing, 1, key.as_ref())?;
         manifests.extend(set.manifest().cloned());
     }
-    if manifests.is_empty() && notes.is_empty() {
+    if let (true, Some(note)) = (manifests.is_empty(), notes.first()) {
+        return Err(Error::incomplete("media set", note, "give all families of the set, also those on other disks"));
+    }
+    if manifests.is_empty() {
         return Err(Error::incomplete(
             "--from",
             "no backup set was found there",
