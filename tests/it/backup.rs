@@ -1,0 +1,153 @@
+//! `fullbore backup` when all goes well.
+
+use crate::database::{self, Shape};
+use crate::world::World;
+
+/// Backs up with `options` into `stripes` families in two directories, verifies, restores, compares.
+fn round_trip(world: &World, stripes: usize, options: &str, key: &str) {
+    let line = format!("backup sqlite:app.db --to a/ --to b/ --stripes {stripes} --name-template x-{{family}}.bore --init {options}");
+    let to = if stripes == 1 { line.replace("--to b/ ", "") } else { line };
+    world.run(&to).done();
+    let from = if stripes == 1 { "--from a".to_owned() } else { "--from a --from b".to_owned() };
+    let families = world.names("a").len() + world.names("b").len();
+    assert_eq!(families, stripes);
+    world.run(&format!("verify {from} {key}")).done();
+    world.assert_restores(&format!("{from} {key}"));
+    for directory in ["a", "b"] {
+        for name in world.names(directory) {
+            std::fs::remove_file(world.at(directory).join(name)).unwrap();
+        }
+    }
+}
+
+fn every_stripe_count_and_size(compression: &str) {
+    let world = World::with_shape(Shape { rows: 2000, ..Shape::default() });
+    world.run("key new --no-recovery k.key").done();
+    for (stripes, transfer, block) in [(1, "64KiB", 512), (1, "4MiB", 65536), (4, "1MiB", 4096), (4, "192KiB", 8192), (64, "64KiB", 512)] {
+        let options = format!("--compression {compression} --max-transfer-size {transfer} --block-size {block}");
+        round_trip(&world, stripes, &options, "");
+        round_trip(&world, stripes, &format!("{options} --encrypt-to k.key.pub"), "--key k.key");
+    }
+}
+
+#[test]
+fn an_uncompressed_backup_comes_back_from_any_number_of_stripes_of_any_size() {
+    every_stripe_count_and_size("none");
+}
+
+#[test]
+fn an_lz4_backup_comes_back_from_any_number_of_stripes_of_any_size() {
+    every_stripe_count_and_size("lz4");
+}
+
+#[test]
+fn a_zstd_backup_comes_back_from_any_number_of_stripes_of_any_size() {
+    every_stripe_count_and_size("zstd:3");
+}
+
+#[test]
+fn a_gzip_backup_comes_back_from_any_number_of_stripes_of_any_size() {
+    every_stripe_count_and_size("gzip:1");
+}
+
+#[test]
+fn every_page_size_and_journal_mode_comes_back() {
+    let shapes = [(512, "delete", "full"), (1024, "wal", "incremental"), (8192, "truncate", "none"), (65536, "wal", "full"), (65536, "persist", "none")];
+    for (page_size, journal, auto_vacuum) in shapes {
+        let world = World::with_shape(Shape { page_size, journal, auto_vacuum, rows: 1500 });
+        world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore").done();
+        // A persistent journal is a file of the source, not of the copy.
+        world.assert_restores("--from a --from b");
+    }
+}
+
+#[test]
+fn free_pages_are_not_stored() {
+    let world = World::with_database();
+    database::sql(&world.at("app.db"), "DELETE FROM item WHERE id % 20 <> 0");
+    let report = world.run("backup sqlite:app.db --to a/app.bore --compression none --report json").done().json();
+    let free = database::number(&world.at("app.db"), "PRAGMA freelist_count") as u64;
+    assert!(free > 50, "{free}");
+    let pages = database::number(&world.at("app.db"), "PRAGMA page_count") as u64;
+    let stored = report["stored_bytes"].as_u64().unwrap();
+    // Trunk pages of the free list are kept; the rest is header, index, map and footer.
+    assert!(stored < (pages - free) * 4096 + (64 << 10), "{stored} bytes for {pages} pages of which {free} are free");
+    world.assert_restores("--from a");
+}
+
+#[test]
+fn a_closing_line_in_the_shape_that_dbas_know_goes_to_standard_output() {
+    let world = World::with_database();
+    let ended = world.run("backup sqlite:app.db --to nul: --to nul:").done();
+    let text = ended.text();
+    assert!(text.starts_with("BACKUP DATABASE successfully processed "), "{text}");
+    assert!(text.contains(" pages in ") && text.contains(" seconds (") && text.contains(" MB/sec)."), "{text}");
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let world = World::with_database();
+    let ended = world.run("backup sqlite:app.db --to a/app.bore -q").done();
+    assert_eq!((ended.text(), ended.err.clone()), (String::new(), String::new()));
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_says_the_plan() {
+    let world = World::with_database();
+    let before = world.names(".");
+    let ended = world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --dry-run").done();
+    let text = ended.text();
+    assert!(text.contains("nothing was written") && text.contains("buffers"), "{text}");
+    world.assert_no_media();
+    assert_eq!(world.names("."), before);
+}
+
+#[test]
+fn a_dry_run_over_an_existing_set_leaves_it_alone() {
+    let world = World::with_small_set("");
+    let before = world.read("a/app.bore");
+    world.run("backup sqlite:app.db --to a/app.bore --init --dry-run").done();
+    assert!(world.read("a/app.bore") == before && world.names("a") == ["app.bore"]);
+}
+
+#[test]
+fn a_throttled_backup_takes_its_time() {
+    let world = World::with_database();
+    let size = std::fs::metadata(world.at("app.db")).unwrap().len();
+    let begun = std::time::Instant::now();
+    world.run("backup sqlite:app.db --to a/app.bore --throttle 1MiB/s --max-transfer-size 64KiB").done();
+    let least = size as f64 / f64::from(1 << 20) * 0.7;
+    assert!(begun.elapsed().as_secs_f64() > least, "{:?} for {size} bytes", begun.elapsed());
+    world.assert_restores("--from a");
+}
+
+#[test]
+fn the_measured_limit_stands_in_the_report_and_leaves_no_file() {
+    let world = World::with_database();
+    let report = world.run("backup sqlite:app.db --to a/app.bore --measure-limit --report json").done().json();
+    for field in ["stage", "mib_per_s", "percent", "source_mib_per_s"] {
+        assert!(!report["limit"][field].is_null(), "{field}: {}", report["limit"]);
+    }
+    assert_eq!(world.names("a"), ["app.bore"]);
+}
+
+#[test]
+fn a_missing_directory_is_made_only_when_told_to() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to gone/app.bore").refused(1, "gone", "No such file or directory");
+    assert!(!world.at("gone").exists());
+    world.run("backup sqlite:app.db --to gone/app.bore --mkdir").done();
+    world.assert_restores("--from gone");
+}
+
+#[test]
+fn the_configuration_file_gives_defaults_and_flags_win() {
+    let world = World::with_database();
+    world.write("fullbore.toml", b"compression = \"zstd:2\"\nstripes = 3\n");
+    world.run("backup sqlite:app.db --to a/").done();
+    assert_eq!(world.names("a").len(), 3);
+    let header = world.run("inspect header --from a --json").done().json();
+    assert_eq!(header[0]["codec"], "zstd:2");
+    world.run("backup sqlite:app.db --to b/ --stripes 1 --compression none").done();
+    assert_eq!(world.names("b").len(), 1);
+}

@@ -1,0 +1,70 @@
+//! `--init`: the only way to overwrite, and the old set stays whole until the new one is.
+
+use crate::database;
+use crate::world::World;
+
+/// Two families of the first state, which is kept as `first.db`; `app.db` is in the second state.
+fn with_old_set() -> World {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore").done();
+    std::fs::copy(world.at("app.db"), world.at("first.db")).unwrap();
+    database::change(&world.at("app.db"), 5);
+    world
+}
+
+#[track_caller]
+fn assert_old_set_is_whole(world: &World) {
+    assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]));
+    world.run("restore --from a --from b --into sqlite:copy.db").done();
+    database::assert_same_file(&world.at("first.db"), &world.at("copy.db"));
+}
+
+#[test]
+fn an_existing_family_is_never_overwritten_without_init() {
+    let world = with_old_set();
+    world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore").refused(1, "a/app.bore", "exists").says(&["--init"]);
+    world.run("backup sqlite:app.db --to a/new.bore --to b/app.bore").refused(1, "b/app.bore", "exists");
+    assert_old_set_is_whole(&world);
+}
+
+#[test]
+fn init_replaces_the_old_set() {
+    let world = with_old_set();
+    world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore --init").done();
+    assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]));
+    world.assert_restores("--from a --from b");
+}
+
+#[test]
+fn init_makes_what_does_not_exist() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/app.bore --init").done();
+    world.assert_restores("--from a");
+}
+
+#[test]
+fn a_failing_new_set_leaves_the_old_one() {
+    let world = with_old_set();
+    world.run("backup sqlite:app.db --to a/app.bore --to gone/app.bore --init").refused(1, "gone", "No such file");
+    assert_old_set_is_whole(&world);
+}
+
+#[test]
+fn a_cancelled_new_set_leaves_the_old_one() {
+    let world = with_old_set();
+    let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --throttle 500KiB/s --max-transfer-size 64KiB";
+    let running = world.start(line);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal("INT");
+    running.wait().with_code(130);
+    assert_old_set_is_whole(&world);
+}
+
+#[test]
+fn init_spares_a_file_that_is_no_family() {
+    let world = World::with_database();
+    world.write("a/app.bore", b"Dear diary");
+    let ended = world.run("backup sqlite:app.db --to a/app.bore --init");
+    assert_ne!(ended.code, 0, "a file that is no backup was overwritten: {ended}");
+    assert_eq!(world.read("a/app.bore"), b"Dear diary");
+}

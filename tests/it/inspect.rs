@@ -1,0 +1,63 @@
+//! `fullbore inspect` and `fullbore list`.
+
+use crate::world::World;
+
+fn striped() -> World {
+    let world = World::with_database();
+    let line = "backup sqlite:app.db --to a/ --to b/ --stripes 4 --name nightly --description before-the-upgrade --compression zstd:2";
+    world.run(line).done();
+    world
+}
+
+#[test]
+fn the_header_says_what_the_set_is() {
+    let world = striped();
+    let header = world.run("inspect header --from a --from b --json").done().json();
+    let set = &header[0];
+    for (field, value) in [("kind", "full"), ("engine", "sqlite"), ("name", "nightly"), ("database", "app.db"), ("codec", "zstd:2")] {
+        assert_eq!(set[field], value, "{set}");
+    }
+    assert_eq!((set["families"].as_u64(), set["complete"].as_bool()), (Some(4), Some(true)));
+    assert_eq!(set["devices"].as_array().unwrap().len(), 4);
+    let text = world.run("inspect header --from a --from b").done().text();
+    for word in ["full ", "media set", "zstd:2", "4 of 4", "complete"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn the_files_say_what_a_restore_will_make() {
+    let world = striped();
+    let files = world.run("inspect files --from a --from b --json").done().json();
+    let stream = &files[0]["streams"][0];
+    let size = std::fs::metadata(world.at("app.db")).unwrap().len();
+    assert_eq!((stream["name"].as_str(), stream["size"].as_u64()), (Some("app.db"), Some(size)));
+    assert_eq!(files[0]["families"].as_array().unwrap().len(), 4);
+    assert!(world.run("inspect files --from a --from b").done().text().contains("app.db"));
+    world.run("inspect files --from a").refused(3, "media set", "missing");
+}
+
+#[test]
+fn the_label_has_name_and_description() {
+    let text = striped().run("inspect label --from a").text();
+    assert!(text.contains("nightly") && text.contains("before-the-upgrade"), "{text}");
+}
+
+#[test]
+fn a_list_says_what_a_folder_holds_and_what_is_missing() {
+    let world = striped();
+    world.run("backup sqlite:app.db --to a/whole.bore").done();
+    let text = world.run("list --from a --from b").done().text();
+    assert!(text.contains("4/4") && text.contains("1/1") && !text.contains("missing"), "{text}");
+    let ended = world.run("list --from a").with_code(4);
+    assert!(ended.text().contains("2/4") && ended.text().contains("families 2, 4 of 4 missing"), "{}", ended.text());
+    let sets = world.run("list --from a --json").with_code(4).json();
+    assert_eq!(sets.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_unreadable_family_is_named_in_the_list() {
+    let world = striped();
+    world.write("a/torn.bore", b"FULLBORE and then nothing");
+    world.run("list --from a --from b").with_code(4).says(&["warning: ", "a/torn.bore"]);
+}

@@ -1,0 +1,106 @@
+//! SIGKILL at seeded moments: afterwards the old or the new is whole, and the next run tidies up.
+
+use std::time::{Duration, Instant};
+
+use crate::database::{self, Shape};
+use crate::program::Ended;
+use crate::world::World;
+
+/// Moments for `count` kills of a run that takes `whole` when nothing stops it.
+fn moments(seed: u64, count: u32, whole: Duration) -> Vec<Duration> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    // Many of them near the end, where names change.
+    let share = |at| if at % 2 == 0 { random.f64() * 1.1 } else { 0.75 + random.f64() * 0.35 };
+    (0..count).map(share).map(|share| whole.mul_f64(share)).collect()
+}
+
+/// Runs `line` and kills it after `delay`.
+fn killed(world: &World, line: &str, delay: Duration) -> Ended {
+    let running = world.start(line);
+    std::thread::sleep(delay);
+    running.signal("KILL");
+    let ended = running.wait();
+    assert!([0, 4, -9].contains(&ended.code), "{ended}");
+    ended
+}
+
+fn small() -> World {
+    World::with_shape(Shape { rows: 600, ..Shape::default() })
+}
+
+#[track_caller]
+fn no_errors(ended: Ended) {
+    assert!([0, 4].contains(&ended.code), "{ended}");
+}
+
+#[test]
+fn a_killed_backup_leaves_a_whole_set_or_none_and_the_next_run_tidies_up() {
+    let world = small();
+    let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --max-transfer-size 64KiB";
+    let begun = Instant::now();
+    world.run(&format!("{line} --init")).done();
+    let whole = begun.elapsed();
+    for (at, delay) in moments(1, 12, whole).into_iter().enumerate() {
+        for name in ["a/app.bore", "b/app.bore"] {
+            let _ = std::fs::remove_file(world.at(name)); // Not there when the run before was killed.
+        }
+        killed(&world, line, delay);
+        let whole = world.run("restore --from a --from b --into sqlite:copy.db");
+        if whole.code == 0 {
+            world.assert_copy();
+            std::fs::remove_file(world.at("copy.db")).unwrap();
+        } else {
+            assert!(!world.at("a/app.bore").exists(), "kill {at}: family 1 is published last: {whole}");
+            world.assert_no_copy();
+        }
+        no_errors(world.run(&format!("{line} --init")));
+        assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]), "kill {at}");
+        world.assert_restores("--from a --from b");
+    }
+}
+
+#[test]
+fn a_killed_replacement_leaves_the_old_set_or_the_new_one() {
+    let world = small();
+    let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --max-transfer-size 64KiB";
+    world.run(line).done();
+    let begun = Instant::now();
+    world.run(line).done();
+    let whole = begun.elapsed();
+    for (delay, round) in moments(2, 14, whole).into_iter().zip(1..) {
+        let old = database::contents(&world.at("app.db"));
+        database::change(&world.at("app.db"), round);
+        let new = database::contents(&world.at("app.db"));
+        killed(&world, line, delay);
+        no_errors(world.run("restore --from a --from b --into sqlite:copy.db --latest"));
+        let found = database::contents(&world.at("copy.db"));
+        assert!(found == old || found == new, "kill {round} after {delay:?}: neither the old nor the new");
+        std::fs::remove_file(world.at("copy.db")).unwrap();
+        no_errors(world.run(line));
+        assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]), "kill {round}");
+        world.assert_restores("--from a --from b");
+    }
+}
+
+#[test]
+fn a_killed_restore_leaves_the_old_database_or_the_new_one() {
+    let world = small();
+    world.run("backup sqlite:app.db --to a/app.bore --max-transfer-size 64KiB").done();
+    database::make(&world.at("copy.db"), Shape { rows: 300, ..Shape::default() });
+    std::fs::copy(world.at("copy.db"), world.at("old.db")).unwrap();
+    let (old, new) = (database::contents(&world.at("old.db")), database::contents(&world.at("app.db")));
+    let line = "restore --from a --into sqlite:copy.db --replace";
+    let begun = Instant::now();
+    world.run(line).done();
+    for delay in moments(3, 14, begun.elapsed()) {
+        std::fs::copy(world.at("old.db"), world.at("copy.db")).unwrap();
+        killed(&world, line, delay);
+        let found = database::contents(&world.at("copy.db"));
+        assert!(found == old || found == new, "after {delay:?}: neither the old nor the new");
+        no_errors(world.run(line));
+        assert_eq!(database::contents(&world.at("copy.db")), new);
+        for name in world.names(".").into_iter().filter(|name| name.contains("restoring")) {
+            std::fs::remove_file(world.at(&name)).unwrap(); // The warning says that it can be removed.
+        }
+    }
+}

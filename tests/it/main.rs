@@ -1,0 +1,23 @@
+//! The program as its users meet it: the real binary, real SQLite databases, real directories. One file per verb or
+//! misfortune; [`world`] has a folder to play in, [`program`] runs the binary, [`database`] makes and compares databases.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod backup;
+mod bad_input;
+mod database;
+mod differential;
+mod golden;
+mod hostile_media;
+mod init;
+mod inspect;
+mod keys;
+mod kills;
+mod pipe;
+mod program;
+mod replace;
+mod report;
+mod restore;
+mod signals;
+mod source_changes;
+mod verify;
+mod world;

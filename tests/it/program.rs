@@ -1,0 +1,129 @@
+//! Runs the binary and says what came of it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A run that has ended.
+pub struct Ended {
+    pub line: String,
+    /// The exit code; minus the signal's number when a signal ended it.
+    pub code: i32,
+    pub out: Vec<u8>,
+    pub err: String,
+}
+
+/// A run that goes on.
+pub struct Running {
+    pub child: Child,
+    line: String,
+}
+
+/// The binary in `folder`, with nothing of this user's configuration.
+pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
+    surroundings(&mut command, folder);
+    command.args(arguments);
+    command
+}
+
+/// The folder and the environment of a run.
+pub fn surroundings(command: &mut Command, folder: &Path) {
+    command.current_dir(folder).env("HOME", folder.join("home")).env("NO_COLOR", "1");
+    command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+}
+
+/// Runs a command to its end.
+pub fn run(mut command: Command) -> Ended {
+    let line = format!("{command:?}");
+    Ended::from(line, command.output().unwrap())
+}
+
+/// Starts a command.
+pub fn start(mut command: Command) -> Running {
+    let line = format!("{command:?}");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running { child: command.spawn().unwrap(), line }
+}
+
+impl Running {
+    /// Sends a signal.
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).stderr(Stdio::null()).status();
+        done.unwrap(); // The process may have ended already.
+    }
+
+    /// Waits for the end.
+    pub fn wait(self) -> Ended {
+        Ended::from(self.line, self.child.wait_with_output().unwrap())
+    }
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}
+
+impl Ended {
+    pub fn from(line: String, output: std::process::Output) -> Self {
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ended = Ended { line, code: code_of(output.status), out: output.stdout, err };
+        assert!(!ended.err.contains("panicked"), "a panic: {ended}");
+        ended
+    }
+
+    /// It did what it should, without a warning.
+    #[track_caller]
+    pub fn done(self) -> Self {
+        self.with_code(0)
+    }
+
+    #[track_caller]
+    pub fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self}");
+        self
+    }
+
+    /// Standard error has all of these.
+    #[track_caller]
+    pub fn says(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not said: {self}");
+        }
+        self
+    }
+
+    /// An error that names the thing, the cause and the next step.
+    #[track_caller]
+    pub fn refused(self, code: i32, thing: &str, cause: &str) -> Self {
+        self.with_code(code).says(&["error: ", thing, cause, "hint: "])
+    }
+
+    /// Standard output.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.out.clone()).unwrap()
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text: String = String::from_utf8_lossy(&self.out).chars().take(2000).collect();
+        write!(out, "{}\nexit code {}\n--- stdout\n{text}\n--- stderr\n{}", self.line, self.code, self.err)
+    }
+}
+
+/// True for root, who may do what the tests of permissions forbid.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Says that a test did not run.
+pub fn skipped(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+}

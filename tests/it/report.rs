@@ -1,0 +1,113 @@
+//! `--report json`: the fields, on success and on failure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::world::World;
+
+const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
+    backup_set_id media_set_id families source_bytes allocated_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
+    peak_rss_bytes stages io cpu_s bottleneck limit position writers_blocked_s warnings";
+
+#[track_caller]
+fn assert_fields(value: &Value, fields: &str) {
+    let found: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(found, fields.split_whitespace().collect());
+}
+
+#[test]
+fn a_report_has_exactly_the_documented_fields() {
+    let world = World::with_database();
+    let report = world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --report json --measure-limit").done().json();
+    assert_fields(&report, FIELDS);
+    assert_fields(&report["pool"], "buffer_count max_transfer_size bytes");
+    assert_fields(&report["families"][0], "device bytes blake3");
+    assert_fields(&report["stages"][0], "name bytes busy_s starved_s blocked_s");
+    assert_fields(&report["io"][0], "device dir ops mean_bytes mean_queue_depth p99_us direct");
+    assert_fields(&report["bottleneck"], "stage why");
+    assert_fields(&report["position"], "first checkpoint last");
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64(), report["error"].is_null()), (Some("done"), Some(0), true));
+    assert_eq!(report["families"].as_array().unwrap().len(), 4);
+    for verb in ["verify", "restore --into sqlite:copy.db"] {
+        assert_fields(&world.run(&format!("{verb} --from a --from b --report json")).done().json(), FIELDS);
+    }
+}
+
+#[test]
+fn the_numbers_of_a_report_are_true() {
+    let world = World::with_database();
+    let size = std::fs::metadata(world.at("app.db")).unwrap().len();
+    let report = world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore --report json").done().json();
+    let number = |path: &str| report.pointer(path).and_then(Value::as_u64).unwrap();
+    let stored = world.read("a/x.bore").len() + world.read("b/x.bore").len();
+    assert_eq!(number("/stored_bytes"), stored as u64);
+    assert_eq!(number("/families/0/bytes") + number("/families/1/bytes"), stored as u64);
+    assert!(number("/source_bytes") <= size && number("/source_bytes") > size / 2);
+    assert_eq!(number("/pool/bytes"), number("/pool/buffer_count") * number("/pool/max_transfer_size"));
+    let ratio = report["ratio"].as_f64().unwrap();
+    assert!((ratio - number("/source_bytes") as f64 / stored as f64).abs() < 0.01);
+    let verified = world.run("verify --from a --from b --report json").done().json();
+    assert_eq!(verified["families"], report["families"]);
+    assert_eq!((&verified["stored_bytes"], &verified["backup_set_id"]), (&report["stored_bytes"], &report["backup_set_id"]));
+}
+
+#[test]
+fn peak_memory_keeps_to_the_pool_and_the_fixed_part() {
+    let world = World::with_database();
+    for options in ["--stripes 64 --max-transfer-size 1MiB --compression none", "--compression lz4 --max-transfer-size 4MiB", "--stripes 8 --compression gzip:1"] {
+        for name in world.names("a") {
+            std::fs::remove_file(world.at("a").join(name)).unwrap();
+        }
+        let line = format!("backup sqlite:app.db --to a/ --report json {options}");
+        let peaks = [world.run(&line).done().json(), world.run("verify --from a --report json").done().json(), world.run("restore --from a --into nul: --report json").done().json()];
+        for report in peaks {
+            let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
+            assert!(peak > 0 && peak <= pool + (64 << 20), "{} {options}: peak {peak}, pool {pool}", report["command"]);
+        }
+    }
+}
+
+#[test]
+fn a_failed_job_has_a_report_too() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to gone/x.bore --report json:report.json").with_code(1);
+    let report: Value = serde_json::from_slice(&world.read("report.json")).unwrap();
+    assert_fields(&report, FIELDS);
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("failed"), Some(1)));
+    assert!(report["error"].as_str().unwrap().contains("gone"));
+    let report = world.run("backup sqlite:gone.db --to a/ --report json").with_code(1).json();
+    assert_fields(&report, FIELDS);
+    let report = world.run("restore --from app.db --into sqlite:copy.db --report json").with_code(3).json();
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("failed"), Some(3)));
+    let report = world.run("verify --from a --report json").with_code(3).json();
+    assert_fields(&report, FIELDS);
+}
+
+#[test]
+fn a_cancelled_job_says_so_in_its_report() {
+    let world = World::with_database();
+    let running = world.start("backup sqlite:app.db --to a/ --report json --throttle 300KiB/s --max-transfer-size 64KiB");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal("TERM");
+    let report = running.wait().with_code(143).json();
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("cancelled"), Some(143)));
+}
+
+#[test]
+fn warnings_are_in_the_report_and_in_the_exit_code() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/one.bore").done();
+    world.run("backup sqlite:app.db --to a/two.bore --to b/two.bore").done();
+    std::fs::remove_file(world.at("b/two.bore")).unwrap();
+    let report = world.run("restore --from a --into sqlite:copy.db --report json").with_code(4).json();
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("done_with_warnings"), Some(4)));
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore --report json:gone/report.json").refused(1, "gone/report.json", "No such file");
+    world.run("backup sqlite:app.db --to a/y.bore --report xml").with_code(2);
+}

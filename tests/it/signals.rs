@@ -1,0 +1,110 @@
+//! SIGINT and SIGTERM in each phase: a clear end, nothing that looks whole.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::database;
+use crate::program::Running;
+use crate::world::World;
+
+const SLOW: &str = "--throttle 400KiB/s --max-transfer-size 64KiB";
+
+fn stopped_after(running: Running, milliseconds: u64, signal: &str) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    running.signal(signal);
+    let begun = std::time::Instant::now();
+    let code = if signal == "INT" { 130 } else { 143 };
+    let ended = running.wait().with_code(code).says(&["error: cancelled by", signal, "nothing usable was left behind"]);
+    assert!(begun.elapsed() < Duration::from_secs(3), "it took {:?} to stop: {ended}", begun.elapsed());
+}
+
+#[test]
+fn a_signal_while_pages_are_copied_ends_the_backup_and_leaves_nothing() {
+    let world = World::with_database();
+    for (at, signal) in [(300, "INT"), (700, "TERM"), (1500, "INT")] {
+        stopped_after(world.start(&format!("backup sqlite:app.db --to a/ --to b/ --stripes 4 {SLOW}")), at, signal);
+        world.assert_no_media();
+    }
+}
+
+#[test]
+fn a_signal_during_a_differential_leaves_only_the_full() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/full.bore").done();
+    database::change(&world.at("app.db"), 1);
+    stopped_after(world.start(&format!("backup sqlite:app.db --to b/d.bore --kind differential --base a {SLOW}")), 700, "TERM");
+    assert!(world.names("b").is_empty());
+    world.run("verify --from a").done();
+}
+
+#[test]
+fn a_signal_while_waiting_for_a_lock_on_the_database_is_heard() {
+    let world = World::with_shape(database::Shape { journal: "delete", ..database::Shape::default() });
+    let user = Connection::open(world.at("app.db")).unwrap();
+    user.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    stopped_after(world.start("backup sqlite:app.db --to a/app.bore --lock-timeout 30"), 500, "INT");
+    world.assert_no_media();
+}
+
+#[test]
+fn a_signal_while_waiting_for_another_run_is_heard() {
+    let world = World::with_database();
+    let first = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
+    std::thread::sleep(Duration::from_millis(400));
+    stopped_after(world.start("backup sqlite:app.db --to b/app.bore --wait"), 300, "TERM");
+    first.signal("INT");
+    first.wait().with_code(130);
+    world.assert_no_media();
+}
+
+#[test]
+fn a_signal_while_limits_are_measured_leaves_nothing() {
+    let world = World::with_database();
+    let running = world.start(&format!("backup sqlite:app.db --to a/ --to b/ --measure-limit {SLOW}"));
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal("TERM");
+    running.wait().with_code(143);
+    world.assert_no_media();
+}
+
+#[test]
+fn a_signal_during_restore_or_verify_from_a_slow_pipe_leaves_nothing() {
+    let world = World::with_database();
+    let piped = world.run("backup sqlite:app.db --to - --max-transfer-size 64KiB").done().out;
+    for (line, signal) in [("restore --from - --into sqlite:copy.db", "INT"), ("verify --from -", "TERM")] {
+        let mut command = crate::program::command(world.folder(), line.split_whitespace());
+        command.stdin(std::process::Stdio::piped());
+        let mut running = crate::program::start(command);
+        // Half of the media, then silence: the pipe stays open.
+        let mut input = running.child.stdin.take().unwrap();
+        let half = piped[..piped.len() / 2].to_vec();
+        let writer = std::thread::spawn(move || {
+            let _ = std::io::Write::write_all(&mut input, &half); // The reader ends before it has read everything.
+            input
+        });
+        stopped_after(running, 500, signal);
+        drop(writer.join());
+        world.assert_no_copy();
+    }
+}
+
+#[test]
+fn a_signal_during_a_restore_leaves_the_old_database() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ --stripes 2 --max-transfer-size 64KiB").done();
+    let mut stopped = 0;
+    for at in (0..30).step_by(3) {
+        std::fs::copy(world.at("app.db"), world.at("copy.db")).unwrap();
+        let running = world.start("restore --from a --into sqlite:copy.db --replace");
+        std::thread::sleep(Duration::from_millis(at * 2));
+        running.signal("TERM");
+        let ended = running.wait();
+        // Before the program listens to signals they end it at once.
+        assert!([0, 143, -15].contains(&ended.code), "{ended}");
+        stopped += u32::from(ended.code == 143);
+        assert_eq!(database::contents(&world.at("copy.db")), database::contents(&world.at("app.db")));
+        assert!(!world.names(".").iter().any(|name| name.contains("restoring")), "{ended}");
+    }
+    eprintln!("{stopped} of 10 restores were stopped in the middle");
+}

@@ -1,0 +1,103 @@
+//! A folder to play in: databases in it, the directories `a/` and `b/` for media, and the binary run from inside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::database::{self, Shape};
+use crate::program::{self, Ended, Running};
+
+/// Removed with everything in it when dropped.
+pub struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    /// With the database `app.db` of the usual shape.
+    pub fn with_database() -> Self {
+        Self::with_shape(Shape::default())
+    }
+
+    /// With the database `app.db`.
+    pub fn with_shape(shape: Shape) -> Self {
+        let world = Self::new();
+        database::make(&world.at("app.db"), shape);
+        world
+    }
+
+    /// With a set of one family, `a/app.bore`, small enough to be written and read a few hundred times.
+    pub fn with_small_set(options: &str) -> Self {
+        let world = Self::with_shape(Shape { rows: 150, ..Shape::default() });
+        world.run(&format!("backup sqlite:app.db --to a/app.bore --max-transfer-size 64KiB --workers 1 {options}")).done();
+        world
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `fullbore LINE` from inside the folder; words are parted by blanks.
+    pub fn run(&self, line: &str) -> Ended {
+        program::run(program::command(self.folder(), line.split_whitespace()))
+    }
+
+    /// Starts `fullbore LINE`.
+    pub fn start(&self, line: &str) -> Running {
+        program::start(program::command(self.folder(), line.split_whitespace()))
+    }
+
+    /// The names in a directory, sorted.
+    pub fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(directory)).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The media directories hold nothing: no family, no working name.
+    #[track_caller]
+    pub fn assert_no_media(&self) {
+        assert_eq!((self.names("a"), self.names("b")), (Vec::new(), Vec::new()));
+    }
+
+    /// No restored database and nothing of one under way.
+    #[track_caller]
+    pub fn assert_no_copy(&self) {
+        let left: Vec<String> = self.names(".").into_iter().filter(|name| name.starts_with("copy.db")).collect();
+        assert_eq!(left, Vec::<String>::new());
+    }
+
+    /// Restores what `from` says into `copy.db` and compares it with `app.db`, byte for byte and row for row.
+    #[track_caller]
+    pub fn assert_restores(&self, from: &str) {
+        self.run(&format!("restore {from} --into sqlite:copy.db")).done();
+        self.assert_copy();
+        fs::remove_file(self.at("copy.db")).unwrap();
+    }
+
+    /// `copy.db` is `app.db`.
+    #[track_caller]
+    pub fn assert_copy(&self) {
+        database::assert_same_file(&self.at("app.db"), &self.at("copy.db"));
+        assert_eq!(database::contents(&self.at("copy.db")), database::contents(&self.at("app.db")));
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.at(name)).unwrap()
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.at(name), bytes).unwrap();
+    }
+}
