@@ -56,7 +56,7 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
 fn read(path: &Path) -> Result<Config> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("read the configuration", path.display().to_string(), e))?;
     toml::from_str(&text).map_err(|e| {
-        let line = e.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let what = e.message().lines().next().unwrap_or_default().to_owned();
         Error::usage(format!("{}, line {line}", path.display()), what, "its keys are those flags of `fullbore backup --help` that have a value")
     })
