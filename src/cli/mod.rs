@@ -49,6 +49,9 @@ fn run(arguments: Arguments) -> Result<u8> {
     }
 }
 
+/// The signal of a write beyond the greatest file size, by its number on Linux; signal-hook does not name it.
+const SIGXFSZ: i32 = 25;
+
 /// A conduct that hears SIGINT and SIGTERM. A second signal ends the process at once.
 fn conduct() -> Result<Conduct> {
     let conduct = Conduct::default();
@@ -60,6 +63,9 @@ fn conduct() -> Result<Conduct> {
             .and_then(|_| signal_hook::flag::register_usize(signal, Arc::<AtomicUsize>::clone(&conduct.signal), number));
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
+    // A limit on the size of files (ulimit -f) is an error of the write, with a message and nothing left, not a sudden end.
+    let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
     Ok(conduct)
 }
 

@@ -159,6 +159,7 @@ fn hint_for(source: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull => "free space there, add a device with --to, or choose a stronger --compression",
         io::ErrorKind::QuotaExceeded => "the quota of this user or directory is used up",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only",
+        io::ErrorKind::FileTooLarge => "the file system or `ulimit -f` allows no larger file: raise the limit, or use more --stripes",
         io::ErrorKind::AlreadyExists => "nothing is overwritten without --init",
         _ => match source.raw_os_error() {
             Some(5) => "the device reports a hardware error; look at the kernel log (dmesg)",
