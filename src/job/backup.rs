@@ -106,7 +106,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     let options =
         Options { lock_timeout: request.lock_timeout, max_wal_growth: request.max_wal_growth, halt: Some(halt.clone()) };
     let base = base(request)?;
-    let session = fullbore_engines::open(&request.source, &options)?;
+    // It may have to wait for a lock.
+    let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
     let prepared = prepare(request, plan, base, &*session, report)?;
     if request.dry_run {
         report.status = "planned".into();
@@ -241,6 +242,9 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
     }
     let heap = media::find(&request.base)?;
     let fulls: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).filter(|set| set.kind == SetKind::Full).collect();
+    if fulls.is_empty() {
+        return Err(Error::incomplete("--base", "no full was found there", "take a full first, and name its families"));
+    }
     let chosen = chain::choose(&fulls, &Choice { set: None, latest: true })?;
     let id = chosen.sets.first().map(|&at| fulls[at].backup_set_id);
     let found = heap.sets.iter().find(|found| Some(found.set.backup_set_id) == id);

@@ -16,9 +16,16 @@ mod recover;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
+use fullbore_core::halt::Halt;
 use fullbore_core::meter::Progress;
+use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
+
+/// How often a job that waits looks whether a signal has come.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How a job hears of signals and tells how far it is.
 #[derive(Clone, Default)]
@@ -40,6 +47,43 @@ impl Conduct {
             15 => Err(Error::Cancelled { by: "SIGTERM" }),
             _ => Err(Error::Cancelled { by: "SIGINT" }),
         }
+    }
+
+    /// Does `work`, which looks at `halt`, and stops that once a signal has come.
+    fn heeded<T>(&self, halt: &Halt, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        std::thread::scope(|scope| {
+            let (working, ended) = channel::<()>();
+            scope.spawn(move || {
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
+                    halt.watch(self.check());
+                }
+            });
+            let done = work().map_err(|error| self.why_halted(error));
+            drop(working);
+            done
+        })
+    }
+
+    /// The signal, where a part of the job only knows that it had to end.
+    fn why_halted(&self, error: Error) -> Error {
+        match (error, self.check()) {
+            (Error::Halted, Err(cancelled)) => cancelled,
+            (error, _) => error,
+        }
+    }
+
+    /// Closes `pool` once a signal has come, for whoever waits for what may never be sent; until the pool is gone.
+    fn close_on_signal(&self, pool: &Arc<Pool>) {
+        let (pool, conduct) = (Arc::downgrade(pool), self.clone());
+        std::thread::spawn(move || {
+            while let Some(pool) = pool.upgrade() {
+                if conduct.check().is_err() {
+                    return pool.close();
+                }
+                drop(pool);
+                std::thread::sleep(TICK);
+            }
+        });
     }
 }
 

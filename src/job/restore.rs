@@ -77,7 +77,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     let key = media::read_key(request.key.as_deref())?;
     let begun = Instant::now();
     if media::is_pipe(&request.from)? {
-        let mut set = verify::piped(key.as_ref())?;
+        let mut set = verify::piped(key.as_ref(), conduct)?;
         restore_piped(&mut set, request, conduct, report)?;
     } else {
         restore_found(request, key.as_ref(), conduct, report)?;

@@ -39,7 +39,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     let key = media::read_key(request.key.as_deref())?;
     let begun = Instant::now();
     if media::is_pipe(&request.from)? {
-        let mut set = piped(key.as_ref())?;
+        let mut set = piped(key.as_ref(), conduct)?;
         let outcome = unpack(&mut set, &request.knobs, &NullTarget, conduct, report)?;
         book(&outcome, report);
         report.set_speed(begun.elapsed().as_secs_f64());
@@ -114,11 +114,12 @@ fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {
 }
 
 /// The set on standard input.
-pub(super) fn piped(key: Option<&SecretKey>) -> Result<MediaSet> {
+pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaSet> {
     // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
     let pool = Pool::new(8, 64 << 10)?;
+    conduct.close_on_signal(&pool);
     let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?)?;
-    MediaSet::piped(supply, key, &[])
+    MediaSet::piped(supply, key, &[]).map_err(|error| conduct.why_halted(error))
 }
 
 /// Unpacks a set whose pool is not made yet.
@@ -145,7 +146,7 @@ pub(super) fn unpack_with(
 ) -> Result<UnpackOutcome> {
     let halt = Halt::new();
     let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
-    unpack.run(set)
+    unpack.run(set).map_err(|error| conduct.why_halted(error))
 }
 
 /// Books what an unpacking did; several sets add up.

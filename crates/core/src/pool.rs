@@ -38,6 +38,11 @@ impl Pool {
         self.count
     }
 
+    /// True once [`Pool::close`] was called: the job ends.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Waits for a free buffer; [`Error::Halted`] once the pool is closed.
     pub fn take(self: &Arc<Self>) -> Result<Buffer> {
         let mut free = self.lock();

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Supply;
 use crate::error::{Error, Result};
@@ -50,24 +50,33 @@ impl PipeSupply {
     }
 
     /// Fills `buffer`; short only at the end. A pipe gives 64 KiB at a time, and blocks want whole transfers.
-    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {
-            match self.file.read(&mut buffer[got..]) {
-                Ok(0) => break,
-                Ok(more) => got += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_bytes(&self.file)?,
-                Err(error) => return Err(error),
+            // Whoever writes may be silent for ever, so no read may block: the job could not be stopped.
+            if self.pool.is_closed() {
+                return Err(Error::Halted);
+            }
+            match bytes_wait(&self.file).and_then(|wait| if wait { self.file.read(&mut buffer[got..]).map(Some) } else { Ok(None) }) {
+                Ok(None) => {}
+                Ok(Some(0)) => break,
+                Ok(Some(more)) => got += more,
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+                Err(error) => {
+                    return Err(Error::io(format!("read at byte {} of", self.position + got as u64), &self.device, error));
+                }
             }
         }
         Ok(got)
     }
 }
 
-fn wait_for_bytes(file: &File) -> io::Result<()> {
-    match poll(&mut [PollFd::new(file, PollFlags::IN)], None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+/// True once there is something to read, or the end; false when there was nothing for a while.
+fn bytes_wait(file: &File) -> io::Result<bool> {
+    let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&patience)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -96,10 +105,7 @@ impl Supply for PipeSupply {
         let mut buffer = self.pool.take()?;
         let started = Instant::now();
         let filled = self.fill(&mut buffer);
-        let got = filled.map_err(|error| {
-            self.failed = true;
-            Error::io(format!("read at byte {} of", self.position), &self.device, error)
-        })?;
+        let got = filled.inspect_err(|_| self.failed = true)?;
         self.ended = got < buffer.len();
         if got == 0 {
             return Ok(None);
