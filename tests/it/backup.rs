@@ -134,7 +134,7 @@ fn the_measured_limit_stands_in_the_report_and_leaves_no_file() {
 #[test]
 fn a_missing_directory_is_made_only_when_told_to() {
     let world = World::with_database();
-    world.run("backup sqlite:app.db --to gone/app.bore").refused(1, "gone", "No such file or directory");
+    world.run("backup sqlite:app.db --to gone/app.bore").refused(1, "gone", "does not exist").says(&["--mkdir"]);
     assert!(!world.at("gone").exists());
     world.run("backup sqlite:app.db --to gone/app.bore --mkdir").done();
     world.assert_restores("--from gone");

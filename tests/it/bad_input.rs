@@ -121,6 +121,7 @@ fn a_directory_that_may_not_be_written_is_refused() {
     world.assert_no_media();
     fs::set_permissions(world.at("a"), fs::Permissions::from_mode(0o755)).unwrap();
     world.run("backup sqlite:app.db --to a/app.bore").done();
+    fs::set_permissions(world.at("a/app.bore"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(world.at("b"), fs::Permissions::from_mode(0o555)).unwrap();
     let Some(ended) = unprivileged(&world, "restore --from a --into sqlite:b/copy.db") else { return };
     ended.refused(1, "b/", "ermission denied");
@@ -151,7 +152,7 @@ fn two_names_of_one_file_are_one_family() {
     let world = World::with_small_set("");
     fs::hard_link(world.at("a/app.bore"), world.at("b/same.bore")).unwrap();
     let before = world.read("a/app.bore");
-    world.run("backup sqlite:app.db --to a/app.bore --to b/same.bore --init").refused(2, "b/same.bore", "");
+    world.run("backup sqlite:app.db --to a/app.bore --to b/same.bore --init").refused(1, "b/same.bore", "");
     assert!(world.read("a/app.bore") == before && world.names("a").len() == 1 && world.names("b").len() == 1);
 }
 
@@ -351,7 +352,7 @@ fn a_wrong_template_is_refused() {
 #[test]
 fn a_family_as_a_directory_and_a_directory_as_a_file_are_refused() {
     let world = World::with_database();
-    world.run("backup sqlite:app.db --to a").with_code(1).says(&["error: ", "hint: "]);
+    world.run("backup sqlite:app.db --to a").with_code(2).says(&["error: ", "hint: "]);
     world.run("backup sqlite:app.db --to app.db/").with_code(1).says(&["error: ", "hint: "]);
     world.run("backup sqlite:app.db --to app.db/x.bore").with_code(1).says(&["error: ", "hint: "]);
     world.assert_no_media();

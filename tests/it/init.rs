@@ -45,7 +45,7 @@ fn init_makes_what_does_not_exist() {
 #[test]
 fn a_failing_new_set_leaves_the_old_one() {
     let world = with_old_set();
-    world.run("backup sqlite:app.db --to a/app.bore --to gone/app.bore --init").refused(1, "gone", "No such file");
+    world.run("backup sqlite:app.db --to a/app.bore --to gone/app.bore --init").refused(1, "gone", "does not exist");
     assert_old_set_is_whole(&world);
 }
 
@@ -61,10 +61,11 @@ fn a_cancelled_new_set_leaves_the_old_one() {
 }
 
 #[test]
-fn init_spares_a_file_that_is_no_family() {
-    let world = World::with_database();
-    world.write("a/app.bore", b"Dear diary");
-    let ended = world.run("backup sqlite:app.db --to a/app.bore --init");
-    assert_ne!(ended.code, 0, "a file that is no backup was overwritten: {ended}");
-    assert_eq!(world.read("a/app.bore"), b"Dear diary");
+fn init_replaces_a_damaged_family() {
+    let world = World::with_small_set("");
+    let bytes = world.read("a/app.bore");
+    world.write("a/app.bore", &bytes[..bytes.len() / 2]);
+    world.run("backup sqlite:app.db --to a/app.bore").refused(1, "a/app.bore", "exists");
+    world.run("backup sqlite:app.db --to a/app.bore --init").done();
+    world.assert_restores("--from a");
 }

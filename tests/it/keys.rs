@@ -30,7 +30,7 @@ fn a_new_secret_is_its_owners_alone_and_overwrites_nothing() {
     let before = world.read("k.key");
     world.run("key new --no-recovery k.key").refused(1, "k.key", "exists");
     fs::remove_file(world.at("k.key.pub")).unwrap();
-    world.run("key new --no-recovery k.key").refused(1, "k.key", "exists");
+    world.run("key new --no-recovery k.key").refused(1, "k.key", "already there");
     assert_eq!(world.read("k.key"), before);
     assert!(!world.at("k.key.pub").exists(), "a .pub of a key that was not made");
 }
@@ -61,7 +61,7 @@ fn a_wrong_key_is_refused() {
     for verb in ["verify", "restore --into sqlite:copy.db", "inspect files"] {
         world.run(&format!("{verb} --from a --from b --key wrong.key")).refused(1, "media set", "key");
     }
-    world.run("verify --from a --from b --key k.key.pub").refused(1, "k.key.pub", "secret");
+    world.run("verify --from a --from b --key k.key.pub").refused(1, "k.key.pub", "only the public half");
     world.run("verify --from a --from b --key gone.key").refused(1, "gone.key", "No such file");
     world.write("noise.key", b"this is no key file\n");
     world.run("verify --from a --from b --key noise.key").refused(1, "noise.key", "key");
