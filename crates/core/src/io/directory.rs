@@ -42,6 +42,8 @@ fn look_and_rename(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Makes the names in `directory` durable.
 pub fn sync_directory(directory: &Path) -> Result<()> {
+    // The parent of a relative name without a slash.
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let synced = File::open(directory).and_then(|opened| opened.sync_all());
     match synced {
         // Some network file systems cannot sync a directory; their renames are durable when they return.
