@@ -5,7 +5,9 @@ use crate::world::World;
 
 /// Backs up with `options` into `stripes` families in two directories, verifies, restores, compares.
 fn round_trip(world: &World, stripes: usize, options: &str, key: &str) {
-    let line = format!("backup sqlite:app.db --to a/ --to b/ --stripes {stripes} --name-template x-{{family}}.bore --init {options}");
+    let line = format!(
+        "backup sqlite:app.db --to a/ --to b/ --stripes {stripes} --name-template x-{{family}}.bore --init {options}"
+    );
     let to = if stripes == 1 { line.replace("--to b/ ", "") } else { line };
     world.run(&to).done();
     let from = if stripes == 1 { "--from a".to_owned() } else { "--from a --from b".to_owned() };
@@ -23,7 +25,9 @@ fn round_trip(world: &World, stripes: usize, options: &str, key: &str) {
 fn every_stripe_count_and_size(compression: &str) {
     let world = World::with_shape(Shape { rows: 2000, ..Shape::default() });
     world.run("key new --no-recovery k.key").done();
-    for (stripes, transfer, block) in [(1, "64KiB", 512), (1, "4MiB", 65536), (4, "1MiB", 4096), (4, "192KiB", 8192), (64, "64KiB", 512)] {
+    for (stripes, transfer, block) in
+        [(1, "64KiB", 512), (1, "4MiB", 65536), (4, "1MiB", 4096), (4, "192KiB", 8192), (64, "64KiB", 512)]
+    {
         let options = format!("--compression {compression} --max-transfer-size {transfer} --block-size {block}");
         round_trip(&world, stripes, &options, "");
         round_trip(&world, stripes, &format!("{options} --encrypt-to k.key.pub"), "--key k.key");
@@ -52,7 +56,13 @@ fn a_gzip_backup_comes_back_from_any_number_of_stripes_of_any_size() {
 
 #[test]
 fn every_page_size_and_journal_mode_comes_back() {
-    let shapes = [(512, "delete", "full"), (1024, "wal", "incremental"), (8192, "truncate", "none"), (65536, "wal", "full"), (65536, "persist", "none")];
+    let shapes = [
+        (512, "delete", "full"),
+        (1024, "wal", "incremental"),
+        (8192, "truncate", "none"),
+        (65536, "wal", "full"),
+        (65536, "persist", "none"),
+    ];
     for (page_size, journal, auto_vacuum) in shapes {
         let world = World::with_shape(Shape { page_size, journal, auto_vacuum, rows: 1500 });
         world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore").done();

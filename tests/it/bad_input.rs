@@ -142,8 +142,16 @@ fn a_family_named_twice_is_refused() {
     world.run("backup sqlite:app.db --to a/x.bore --to ./a/../a/x.bore").refused(2, "a/x.bore", "two families");
     std::os::unix::fs::symlink("a", world.at("link")).unwrap();
     world.run("backup sqlite:app.db --to a/x.bore --to link/x.bore").refused(2, "link/x.bore", "two families");
-    world.run("backup sqlite:app.db --to a/ --stripes 3 --name-template same.bore").refused(2, "same.bore", "two families");
-    world.run("backup sqlite:app.db --to a/ --to link/ --name-template same.bore").refused(2, "same.bore", "two families");
+    world.run("backup sqlite:app.db --to a/ --stripes 3 --name-template same.bore").refused(
+        2,
+        "same.bore",
+        "two families",
+    );
+    world.run("backup sqlite:app.db --to a/ --to link/ --name-template same.bore").refused(
+        2,
+        "same.bore",
+        "two families",
+    );
     world.assert_no_media();
 }
 
@@ -186,7 +194,11 @@ fn too_many_stripes_or_too_few_are_refused() {
 #[test]
 fn more_memory_than_there_is_is_refused_in_one_line() {
     let world = World::with_database();
-    let ended = world.run("backup sqlite:app.db --to a/ --buffer-count 1000000 --max-transfer-size 64MiB").refused(2, "memory", "available");
+    let ended = world.run("backup sqlite:app.db --to a/ --buffer-count 1000000 --max-transfer-size 64MiB").refused(
+        2,
+        "memory",
+        "available",
+    );
     let line = ended.err.lines().next().unwrap();
     assert!(line.contains("asked") && line.contains("--buffer-count 1000000") && line.contains("64.0 MiB"), "{line}");
     ended.says(&["lower --buffer-count or --max-transfer-size"]);
@@ -201,10 +213,14 @@ fn more_memory_than_there_is_is_refused_in_one_line() {
 #[test]
 fn too_few_buffers_name_the_minimum_and_the_minimum_is_enough() {
     let world = World::with_database();
-    for (stripes, more) in [(1, ""), (1, "--compression none"), (5, "--readers 3 --workers 3"), (64, "--queue-depth 8")] {
-        let line = format!("backup sqlite:app.db --to a/ --stripes {stripes} --name-template x-{{family}} --max-transfer-size 64KiB {more}");
+    for (stripes, more) in [(1, ""), (1, "--compression none"), (5, "--readers 3 --workers 3"), (64, "--queue-depth 8")]
+    {
+        let line = format!(
+            "backup sqlite:app.db --to a/ --stripes {stripes} --name-template x-{{family}} --max-transfer-size 64KiB {more}"
+        );
         let ended = world.run(&format!("{line} --buffer-count 2")).refused(2, "--buffer-count", "fewer than");
-        let least: usize = ended.err.split("give at least ").nth(1).unwrap().split([',', '\n']).next().unwrap().parse().unwrap();
+        let least: usize =
+            ended.err.split("give at least ").nth(1).unwrap().split([',', '\n']).next().unwrap().parse().unwrap();
         world.run(&format!("{line} --buffer-count {}", least - 1)).refused(2, "--buffer-count", "fewer than");
         world.assert_no_media();
         world.run(&format!("{line} --buffer-count {least}")).done();
@@ -256,7 +272,16 @@ fn a_wrong_configuration_is_refused_with_its_line() {
 #[test]
 fn unknown_flags_and_verbs_are_usage_errors() {
     let world = World::new();
-    for line in ["", "bakcup", "backup", "backup sqlite:x", "backup sqlite:x --to a/ --strips 2", "verify", "inspect everything --from a", "backup sqlite:x --to a/ --stats 0"] {
+    for line in [
+        "",
+        "bakcup",
+        "backup",
+        "backup sqlite:x",
+        "backup sqlite:x --to a/ --strips 2",
+        "verify",
+        "inspect everything --from a",
+        "backup sqlite:x --to a/ --stats 0",
+    ] {
         let ended = world.run(line).with_code(2);
         assert!(!ended.err.is_empty(), "{ended}");
     }
@@ -274,7 +299,11 @@ impl SmallFileSystem {
         let world = World::with_shape(shape);
         fs::create_dir(world.at("full")).unwrap();
         let mounted = program::is_root()
-            && Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(world.at("full")).status().is_ok_and(|status| status.success());
+            && Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+                .arg(world.at("full"))
+                .status()
+                .is_ok_and(|status| status.success());
         if !mounted {
             program::skipped(test, "a tmpfs cannot be mounted (it needs root)");
             return None;
@@ -293,7 +322,10 @@ impl Drop for SmallFileSystem {
 fn a_target_without_room_for_the_estimate_is_refused_before_anything_is_written() {
     let Some(small) = SmallFileSystem::new("no room", "256k", Shape::default()) else { return };
     let world = &small.world;
-    world.run("backup sqlite:app.db --to full/app.bore --compression none").refused(1, "full", "the backup needs about").says(&["free"]);
+    world
+        .run("backup sqlite:app.db --to full/app.bore --compression none")
+        .refused(1, "full", "the backup needs about")
+        .says(&["free"]);
     assert!(world.names("full").is_empty());
     world.run("backup sqlite:app.db --to a/app.bore").done();
     world.run("restore --from a --into sqlite:full/copy.db").refused(1, "full", "the database needs");
@@ -333,10 +365,20 @@ fn a_file_size_limit_during_the_backup_is_an_error_and_leaves_nothing() {
         command.args(["-c", &script]);
         program::run(command)
     };
-    line("backup sqlite:app.db --to a/app.bore --compression none").with_code(1).says(&["error: ", "a/app.bore", "File too large", "hint: "]);
+    line("backup sqlite:app.db --to a/app.bore --compression none").with_code(1).says(&[
+        "error: ",
+        "a/app.bore",
+        "File too large",
+        "hint: ",
+    ]);
     world.assert_no_media();
     world.run("backup sqlite:app.db --to a/app.bore").done();
-    line("restore --from a --into sqlite:copy.db").with_code(1).says(&["error: ", "copy.db", "File too large", "hint: "]);
+    line("restore --from a --into sqlite:copy.db").with_code(1).says(&[
+        "error: ",
+        "copy.db",
+        "File too large",
+        "hint: ",
+    ]);
     world.assert_no_copy();
 }
 
@@ -344,7 +386,11 @@ fn a_file_size_limit_during_the_backup_is_an_error_and_leaves_nothing() {
 fn a_wrong_template_is_refused() {
     let world = World::with_database();
     for template in ["{nonsense}", "{family", "x/y", "..", "{database}/{family}"] {
-        world.run(&format!("backup sqlite:app.db --to a/ --name-template {template}")).refused(2, "--name-template", "");
+        world.run(&format!("backup sqlite:app.db --to a/ --name-template {template}")).refused(
+            2,
+            "--name-template",
+            "",
+        );
     }
     world.assert_no_media();
 }

@@ -41,7 +41,8 @@ fn an_unchanged_database_makes_an_almost_empty_differential() {
 
 #[test]
 fn freed_pages_come_back_as_zeros() {
-    let world = after(Shape::default(), |world| database::sql(&world.at("app.db"), "DELETE FROM item WHERE id % 10 <> 0"));
+    let world =
+        after(Shape::default(), |world| database::sql(&world.at("app.db"), "DELETE FROM item WHERE id % 10 <> 0"));
     assert_restores_to_now(&world);
 }
 
@@ -73,7 +74,9 @@ fn every_codec_and_encryption_make_differentials_too() {
     world.run("backup sqlite:app.db --to a/full.bore --encrypt-to k.key.pub").done();
     for (round, codec) in (1..).zip(["none", "lz4", "zstd:1", "gzip:1"]) {
         database::change(&world.at("app.db"), round);
-        let line = format!("backup sqlite:app.db --to b/{round}.bore --kind differential --base a/full.bore --compression {codec} --encrypt-to k.key.pub");
+        let line = format!(
+            "backup sqlite:app.db --to b/{round}.bore --kind differential --base a/full.bore --compression {codec} --encrypt-to k.key.pub"
+        );
         world.run(&line).refused(1, "media set", "encrypted");
         world.run(&format!("{line} --key k.key")).done();
         world.assert_restores(&format!("--from a --from b/{round}.bore --key k.key"));
@@ -96,7 +99,11 @@ fn a_differential_without_its_base_is_not_restored() {
     world.run("backup sqlite:app.db --to other.bore").done();
     let differential = world.run("inspect header --from b --json").done().json();
     let id = differential[0]["backup_set_id"].as_str().unwrap().to_owned();
-    world.run(&format!("restore --from b --from other.bore --set {id} --into sqlite:copy.db")).refused(3, "differential", "is not there");
+    world.run(&format!("restore --from b --from other.bore --set {id} --into sqlite:copy.db")).refused(
+        3,
+        "differential",
+        "is not there",
+    );
     world.assert_no_copy();
 }
 
@@ -134,7 +141,11 @@ fn another_page_size_than_that_of_the_full_is_refused() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore").done();
     database::sql(&world.at("app.db"), "PRAGMA journal_mode = delete; PRAGMA page_size = 8192; VACUUM");
-    world.run("backup sqlite:app.db --to b/diff.bore --kind differential --base a").refused(1, "base", "another page size");
+    world.run("backup sqlite:app.db --to b/diff.bore --kind differential --base a").refused(
+        1,
+        "base",
+        "another page size",
+    );
     assert!(world.names("b").is_empty());
 }
 
@@ -148,7 +159,10 @@ fn a_damaged_page_map_is_refused_and_leaves_nothing() {
         let mut damaged = bytes.clone();
         damaged[offset] ^= 0x10;
         world.write("a/app.bore", &damaged);
-        world.run("backup sqlite:app.db --to b/diff.bore --kind differential --base a/app.bore").with_code(3).says(&["a/app.bore"]);
+        world
+            .run("backup sqlite:app.db --to b/diff.bore --kind differential --base a/app.bore")
+            .with_code(3)
+            .says(&["a/app.bore"]);
         assert!(world.names("b").is_empty());
     }
 }

@@ -85,7 +85,8 @@ fn golden_media_restore_to_what_they_always_did() {
 fn golden_media_restore_through_a_pipe() {
     let world = with_media();
     for set in ["none", "zstd", "gzip"] {
-        let mut command = program::command(world.folder(), ["restore", "--from", "-", "--into", &format!("sqlite:{set}.db")]);
+        let mut command =
+            program::command(world.folder(), ["restore", "--from", "-", "--into", &format!("sqlite:{set}.db")]);
         command.stdin(fs::File::open(world.at(&format!("media/{set}-1.bore"))).unwrap());
         program::run(command).done();
         assert_eq!(digest(&world.at(&format!("{set}.db"))), expected(set), "{set}");
@@ -150,7 +151,11 @@ fn what_the_independent_writer_makes_is_verified() {
         let sets = world.run(&format!("list --from {directory} --json")).done().json();
         assert_eq!(sets.as_array().unwrap().len(), 2);
         // Two streams are no SQLite database: said, not guessed.
-        world.run(&format!("restore --from {directory} {key} --into sqlite:copy.db")).refused(3, "media set", "one stream");
+        world.run(&format!("restore --from {directory} {key} --into sqlite:copy.db")).refused(
+            3,
+            "media set",
+            "one stream",
+        );
         world.assert_no_copy();
     }
 }
@@ -164,17 +169,28 @@ fn write_the_golden_media() {
     fs::create_dir(world.at("media")).unwrap();
     let shape = Shape { rows: 20, ..Shape::default() };
     database::make(&world.at("golden.db"), shape);
-    database::sql(&world.at("golden.db"), "DROP TABLE words; VACUUM; DELETE FROM gone; DELETE FROM item WHERE id % 2 = 0");
+    database::sql(
+        &world.at("golden.db"),
+        "DROP TABLE words; VACUUM; DELETE FROM gone; DELETE FROM item WHERE id % 2 = 0",
+    );
     world.run("key new --no-recovery media/golden.key").done();
     let mut digests = String::new();
     for (set, count, base) in SETS {
         let codec = set.split('-').next().unwrap().replace("encrypted", "zstd:3");
         let to: String = families(set, count).iter().map(|family| format!("--to {family} ")).collect();
-        let sealed = if set.starts_with("encrypted") { "--encrypt-to media/golden.key.pub --key media/golden.key" } else { "" };
+        let sealed =
+            if set.starts_with("encrypted") { "--encrypt-to media/golden.key.pub --key media/golden.key" } else { "" };
         let kind: String = base_of(base).iter().map(|family| format!("--kind=differential --base {family} ")).collect();
-        let kind = if kind.is_empty() { kind } else { format!("--kind differential {}", kind.replace("--kind=differential ", "")) };
+        let kind = if kind.is_empty() {
+            kind
+        } else {
+            format!("--kind differential {}", kind.replace("--kind=differential ", ""))
+        };
         if base.is_some() {
-            database::sql(&world.at("golden.db"), &format!("UPDATE item SET name = '{set}' WHERE id = 7; INSERT INTO gone VALUES (NULL, zeroblob(3000))"));
+            database::sql(
+                &world.at("golden.db"),
+                &format!("UPDATE item SET name = '{set}' WHERE id = 7; INSERT INTO gone VALUES (NULL, zeroblob(3000))"),
+            );
         }
         world.run(&format!("backup sqlite:golden.db {to} --compression {codec} --block-size 512 --max-transfer-size 64KiB --name golden {sealed} {kind}")).done();
         let from = [families(set, count), base_of(base)].concat();

@@ -13,7 +13,11 @@ const FROM: &str = "--from a/app.bore --from b/app.bore";
 /// A set of two families, quick to read.
 fn set(options: &str) -> World {
     let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
-    world.run(&format!("backup sqlite:app.db --to a/app.bore --to b/app.bore --max-transfer-size 64KiB --block-size 8192 {options}")).done();
+    world
+        .run(&format!(
+            "backup sqlite:app.db --to a/app.bore --to b/app.bore --max-transfer-size 64KiB --block-size 8192 {options}"
+        ))
+        .done();
     world
 }
 
@@ -124,7 +128,23 @@ fn a_family_cut_off_anywhere_is_refused() {
     let mut random = fastrand::Rng::with_seed(7);
     for family in ["a/app.bore", "b/app.bore"] {
         let bytes = world.read(family);
-        let mut lengths = vec![0, 1, 7, 8, 63, 255, 256, 4095, 4096, 8191, 8192, 8193, bytes.len() - 8192, bytes.len() - 4096, bytes.len() - 1];
+        let mut lengths = vec![
+            0,
+            1,
+            7,
+            8,
+            63,
+            255,
+            256,
+            4095,
+            4096,
+            8191,
+            8192,
+            8193,
+            bytes.len() - 8192,
+            bytes.len() - 4096,
+            bytes.len() - 1,
+        ];
         lengths.extend((0..10).map(|_| random.usize(0..bytes.len())));
         for length in lengths {
             world.write(family, &bytes[..length]);
@@ -140,7 +160,9 @@ fn a_family_cut_off_anywhere_is_refused() {
 #[test]
 fn a_family_with_something_behind_its_end_is_refused() {
     let world = set("");
-    for (family, more) in [("a/app.bore", 1), ("b/app.bore", 511), ("a/app.bore", 4096), ("b/app.bore", 8192), ("a/app.bore", 1 << 20)] {
+    for (family, more) in
+        [("a/app.bore", 1), ("b/app.bore", 511), ("a/app.bore", 4096), ("b/app.bore", 8192), ("a/app.bore", 1 << 20)]
+    {
         let bytes = world.read(family);
         for filler in [0, 0x5a] {
             let mut longer = bytes.clone();
@@ -300,7 +322,9 @@ fn a_database_or_a_text_is_no_family() {
 fn damage_in_the_full_refuses_the_differential_too() {
     let world = set("--compression none");
     database::change(&world.at("app.db"), 1);
-    world.run(&format!("backup sqlite:app.db --to d.bore --kind differential {}", FROM.replace("--from", "--base"))).done();
+    world
+        .run(&format!("backup sqlite:app.db --to d.bore --kind differential {}", FROM.replace("--from", "--base")))
+        .done();
     let mut bytes = world.read("a/app.bore");
     bytes[9000] ^= 1;
     world.write("a/app.bore", &bytes);

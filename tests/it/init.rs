@@ -17,7 +17,8 @@ impl Stage {
 
     /// Lays the files of this stage into `directory`, from `old/` and `new/`.
     fn lay(self, world: &World, directory: &str, [old, new]: [&str; 2]) {
-        let (name, new_name, old_name) = ("app.bore".to_owned(), format!("app.bore.new-{new}"), format!("app.bore.old-{old}"));
+        let (name, new_name, old_name) =
+            ("app.bore".to_owned(), format!("app.bore.new-{new}"), format!("app.bore.old-{old}"));
         let files = match self {
             Stage::Written => vec![("old", name), ("new", new_name)],
             Stage::MovedAway => vec![("old", old_name), ("new", new_name)],
@@ -79,7 +80,10 @@ fn assert_old_set_is_whole(world: &World) {
 #[test]
 fn an_existing_family_is_never_overwritten_without_init() {
     let world = with_old_set();
-    world.run("backup sqlite:app.db --to a/app.bore --to b/app.bore").refused(1, "a/app.bore", "exists").says(&["--init"]);
+    world
+        .run("backup sqlite:app.db --to a/app.bore --to b/app.bore")
+        .refused(1, "a/app.bore", "exists")
+        .says(&["--init"]);
     world.run("backup sqlite:app.db --to a/new.bore --to b/app.bore").refused(1, "b/app.bore", "exists");
     assert_old_set_is_whole(&world);
 }
@@ -109,7 +113,8 @@ fn a_failing_new_set_leaves_the_old_one() {
 #[test]
 fn a_cancelled_new_set_leaves_the_old_one() {
     let world = with_old_set();
-    let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --throttle 500KiB/s --max-transfer-size 64KiB";
+    let line =
+        "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --throttle 500KiB/s --max-transfer-size 64KiB";
     let running = world.start(line);
     std::thread::sleep(std::time::Duration::from_millis(500));
     running.signal("INT");

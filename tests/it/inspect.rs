@@ -14,7 +14,9 @@ fn the_header_says_what_the_set_is() {
     let world = striped();
     let header = world.run("inspect header --from a --from b --json").done().json();
     let set = &header[0];
-    for (field, value) in [("kind", "full"), ("engine", "sqlite"), ("name", "nightly"), ("database", "app.db"), ("codec", "zstd:2")] {
+    for (field, value) in
+        [("kind", "full"), ("engine", "sqlite"), ("name", "nightly"), ("database", "app.db"), ("codec", "zstd:2")]
+    {
         assert_eq!(set[field], value, "{set}");
     }
     assert_eq!((set["families"].as_u64(), set["complete"].as_bool()), (Some(4), Some(true)));

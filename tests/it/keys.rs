@@ -15,7 +15,10 @@ fn encrypted() -> World {
 #[test]
 fn a_new_key_asks_for_an_offline_recovery_recipient() {
     let world = World::new();
-    world.run("key new k.key").refused(2, "key new", "no offline recovery recipient").says(&["--recovery", "--no-recovery"]);
+    world
+        .run("key new k.key")
+        .refused(2, "key new", "no offline recovery recipient")
+        .says(&["--recovery", "--no-recovery"]);
     assert!(!world.at("k.key").exists() && !world.at("k.key.pub").exists());
     world.run("key new --no-recovery recovery.key").done();
     let text = world.run("key new --recovery recovery.key.pub k.key").done().text();
@@ -103,7 +106,11 @@ fn a_rewrapped_set_opens_with_the_new_key_and_its_media_are_unchanged() {
     world.assert_restores("--from a --from b --key new.key");
     world.assert_restores("--from a --from b --key k.key");
     world.run("backup sqlite:app.db --to plain.bore").done();
-    world.run("key rewrap --from plain.bore --key k.key --encrypt-to new.key.pub").refused(1, "--from", "no encrypted backup set");
+    world.run("key rewrap --from plain.bore --key k.key --encrypt-to new.key.pub").refused(
+        1,
+        "--from",
+        "no encrypted backup set",
+    );
 }
 
 #[test]

@@ -54,7 +54,11 @@ fn a_killed_backup_leaves_a_whole_set_or_none_and_the_next_run_tidies_up() {
             world.assert_no_copy();
         }
         no_errors(world.run(&format!("{line} --init")));
-        assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]), "kill {at}");
+        assert_eq!(
+            (world.names("a"), world.names("b")),
+            (vec!["app.bore".into()], vec!["app.bore".into()]),
+            "kill {at}"
+        );
         world.assert_restores("--from a --from b");
     }
 }
@@ -77,7 +81,11 @@ fn a_killed_replacement_leaves_the_old_set_or_the_new_one() {
         assert!(found == old || found == new, "kill {round} after {delay:?}: neither the old nor the new");
         std::fs::remove_file(world.at("copy.db")).unwrap();
         no_errors(world.run(line));
-        assert_eq!((world.names("a"), world.names("b")), (vec!["app.bore".into()], vec!["app.bore".into()]), "kill {round}");
+        assert_eq!(
+            (world.names("a"), world.names("b")),
+            (vec!["app.bore".into()], vec!["app.bore".into()]),
+            "kill {round}"
+        );
         world.assert_restores("--from a --from b");
     }
 }

@@ -22,9 +22,17 @@ fn fed(world: &World, line: &str, bytes: &[u8]) -> Ended {
 fn a_backup_through_a_pipe_comes_back_through_a_pipe() {
     let world = World::with_database();
     world.run("key new --no-recovery k.key").done();
-    for (options, key) in [("--compression none", ""), ("--compression zstd:1 --max-transfer-size 64KiB", ""), ("--encrypt-to k.key.pub", "--key k.key")] {
+    for (options, key) in [
+        ("--compression none", ""),
+        ("--compression zstd:1 --max-transfer-size 64KiB", ""),
+        ("--encrypt-to k.key.pub", "--key k.key"),
+    ] {
         let piped = world.run(&format!("backup sqlite:app.db --to - {options}")).done();
-        assert!(piped.out.starts_with(b"FULLBORE") && piped.err.contains("BACKUP DATABASE successfully"), "{}", piped.err);
+        assert!(
+            piped.out.starts_with(b"FULLBORE") && piped.err.contains("BACKUP DATABASE successfully"),
+            "{}",
+            piped.err
+        );
         fed(&world, &format!("verify --from - {key}"), &piped.out).done();
         fed(&world, &format!("restore --from - --into sqlite:copy.db {key}"), &piped.out).done();
         world.assert_copy();
@@ -42,7 +50,9 @@ fn a_pipe_that_ends_early_is_refused_and_leaves_no_copy() {
     let world = World::with_database();
     let piped = world.run("backup sqlite:app.db --to - --max-transfer-size 64KiB").done().out;
     for length in [0, 1, 100, 4096, 5000, piped.len() / 2, piped.len() - 4096, piped.len() - 1] {
-        fed(&world, "restore --from - --into sqlite:copy.db", &piped[..length]).with_code(3).says(&["error: ", "hint: "]);
+        fed(&world, "restore --from - --into sqlite:copy.db", &piped[..length])
+            .with_code(3)
+            .says(&["error: ", "hint: "]);
         world.assert_no_copy();
         fed(&world, "verify --from -", &piped[..length]).with_code(3);
     }

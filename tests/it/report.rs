@@ -19,7 +19,8 @@ fn assert_fields(value: &Value, fields: &str) {
 #[test]
 fn a_report_has_exactly_the_documented_fields() {
     let world = World::with_database();
-    let report = world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --report json --measure-limit").done().json();
+    let report =
+        world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --report json --measure-limit").done().json();
     assert_fields(&report, FIELDS);
     assert_fields(&report["pool"], "buffer_count max_transfer_size bytes");
     assert_fields(&report["families"][0], "device bytes blake3");
@@ -27,7 +28,10 @@ fn a_report_has_exactly_the_documented_fields() {
     assert_fields(&report["io"][0], "device dir ops mean_bytes mean_queue_depth p99_us direct");
     assert_fields(&report["bottleneck"], "stage why");
     assert_fields(&report["position"], "first checkpoint last");
-    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64(), report["error"].is_null()), (Some("done"), Some(0), true));
+    assert_eq!(
+        (report["status"].as_str(), report["exit_code"].as_u64(), report["error"].is_null()),
+        (Some("done"), Some(0), true)
+    );
     assert_eq!(report["families"].as_array().unwrap().len(), 4);
     for verb in ["verify", "restore --into sqlite:copy.db"] {
         assert_fields(&world.run(&format!("{verb} --from a --from b --report json")).done().json(), FIELDS);
@@ -49,18 +53,29 @@ fn the_numbers_of_a_report_are_true() {
     assert!((ratio - number("/source_bytes") as f64 / stored as f64).abs() < 0.01);
     let verified = world.run("verify --from a --from b --report json").done().json();
     assert_eq!(verified["families"], report["families"]);
-    assert_eq!((&verified["stored_bytes"], &verified["backup_set_id"]), (&report["stored_bytes"], &report["backup_set_id"]));
+    assert_eq!(
+        (&verified["stored_bytes"], &verified["backup_set_id"]),
+        (&report["stored_bytes"], &report["backup_set_id"])
+    );
 }
 
 #[test]
 fn peak_memory_keeps_to_the_pool_and_the_fixed_part() {
     let world = World::with_database();
-    for options in ["--stripes 64 --max-transfer-size 1MiB --compression none", "--compression lz4 --max-transfer-size 4MiB", "--stripes 8 --compression gzip:1"] {
+    for options in [
+        "--stripes 64 --max-transfer-size 1MiB --compression none",
+        "--compression lz4 --max-transfer-size 4MiB",
+        "--stripes 8 --compression gzip:1",
+    ] {
         for name in world.names("a") {
             std::fs::remove_file(world.at("a").join(name)).unwrap();
         }
         let line = format!("backup sqlite:app.db --to a/ --report json {options}");
-        let peaks = [world.run(&line).done().json(), world.run("verify --from a --report json").done().json(), world.run("restore --from a --into nul: --report json").done().json()];
+        let peaks = [
+            world.run(&line).done().json(),
+            world.run("verify --from a --report json").done().json(),
+            world.run("restore --from a --into nul: --report json").done().json(),
+        ];
         for report in peaks {
             let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
             assert!(peak > 0 && peak <= pool + (64 << 20), "{} {options}: peak {peak}, pool {pool}", report["command"]);
@@ -87,7 +102,8 @@ fn a_failed_job_has_a_report_too() {
 #[test]
 fn a_cancelled_job_says_so_in_its_report() {
     let world = World::with_database();
-    let running = world.start("backup sqlite:app.db --to a/ --report json --throttle 300KiB/s --max-transfer-size 64KiB");
+    let running =
+        world.start("backup sqlite:app.db --to a/ --report json --throttle 300KiB/s --max-transfer-size 64KiB");
     std::thread::sleep(std::time::Duration::from_millis(500));
     running.signal("TERM");
     let report = running.wait().with_code(143).json();
@@ -108,6 +124,10 @@ fn warnings_are_in_the_report_and_in_the_exit_code() {
 #[test]
 fn a_report_that_cannot_be_written_is_an_error() {
     let world = World::with_database();
-    world.run("backup sqlite:app.db --to a/x.bore --report json:gone/report.json").refused(1, "gone/report.json", "No such file");
+    world.run("backup sqlite:app.db --to a/x.bore --report json:gone/report.json").refused(
+        1,
+        "gone/report.json",
+        "No such file",
+    );
     world.run("backup sqlite:app.db --to a/y.bore --report xml").with_code(2);
 }

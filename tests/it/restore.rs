@@ -40,7 +40,11 @@ fn a_set_is_chosen_by_its_id() {
     assert_eq!(database::contents(&world.at("copy.db")), database::contents(&world.at("first.db")));
     world.run("restore --from a --set 0000 --into sqlite:other.db").refused(1, "--set 0000", "no such set");
     let common: String = one.chars().take(4).collect();
-    world.run(&format!("restore --from a --set {common} --into sqlite:other.db")).refused(1, "--set", "fits several sets");
+    world.run(&format!("restore --from a --set {common} --into sqlite:other.db")).refused(
+        1,
+        "--set",
+        "fits several sets",
+    );
     assert!(!world.at("other.db").exists());
 }
 
@@ -48,7 +52,12 @@ fn a_set_is_chosen_by_its_id() {
 fn families_are_found_by_pattern_directory_and_name_in_any_order() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --name-template x-{family}").done();
-    for from in ["--from b --from a", "--from a/x-* --from b/x-[24]", "--from b/x-4 --from a/x-3 --from b --from a/x-1", "--from a --from a --from b"] {
+    for from in [
+        "--from b --from a",
+        "--from a/x-* --from b/x-[24]",
+        "--from b/x-4 --from a/x-3 --from b --from a/x-1",
+        "--from a --from a --from b",
+    ] {
         world.assert_restores(from);
     }
 }
@@ -106,7 +115,11 @@ fn an_incomplete_newer_set_is_named_and_not_skipped_in_silence() {
     world.run("backup sqlite:app.db --to a/one.bore").done();
     world.run("backup sqlite:app.db --to a/two.bore --to b/two.bore").done();
     std::fs::remove_file(world.at("b/two.bore")).unwrap();
-    world.run("restore --from a --into sqlite:copy.db").with_code(4).says(&["warning: ", "is newer, but cannot be used", "missing"]);
+    world.run("restore --from a --into sqlite:copy.db").with_code(4).says(&[
+        "warning: ",
+        "is newer, but cannot be used",
+        "missing",
+    ]);
     world.assert_copy();
 }
 
@@ -114,9 +127,11 @@ fn an_incomplete_newer_set_is_named_and_not_skipped_in_silence() {
 fn small_pools_are_enough_and_too_small_ones_say_the_minimum() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ --stripes 6 --max-transfer-size 64KiB").done();
-    let ended = world.run("restore --from a --into sqlite:copy.db --buffer-count 3").refused(2, "--buffer-count", "fewer than");
+    let ended =
+        world.run("restore --from a --into sqlite:copy.db --buffer-count 3").refused(2, "--buffer-count", "fewer than");
     world.assert_no_copy();
-    let least: usize = ended.err.split("give at least ").nth(1).unwrap().split([',', '\n']).next().unwrap().parse().unwrap();
+    let least: usize =
+        ended.err.split("give at least ").nth(1).unwrap().split([',', '\n']).next().unwrap().parse().unwrap();
     world.run(&format!("restore --from a --into sqlite:copy.db --buffer-count {least}")).done();
     world.assert_copy();
     world.run(&format!("verify --from a --buffer-count {least}")).done();

@@ -33,7 +33,11 @@ fn a_signal_during_a_differential_leaves_only_the_full() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore").done();
     database::change(&world.at("app.db"), 1);
-    stopped_after(world.start(&format!("backup sqlite:app.db --to b/d.bore --kind differential --base a {SLOW}")), 700, "TERM");
+    stopped_after(
+        world.start(&format!("backup sqlite:app.db --to b/d.bore --kind differential --base a {SLOW}")),
+        700,
+        "TERM",
+    );
     assert!(world.names("b").is_empty());
     world.run("verify --from a").done();
 }

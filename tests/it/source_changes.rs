@@ -99,7 +99,10 @@ fn two_backups_of_one_database_do_not_run_at_a_time_unless_one_waits() {
     let world = World::with_database();
     let first = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
     std::thread::sleep(Duration::from_millis(400));
-    world.run("backup sqlite:./app.db --to b/app.bore").refused(1, "app.db", "another run of fullbore").says(&["--wait"]);
+    world
+        .run("backup sqlite:./app.db --to b/app.bore")
+        .refused(1, "app.db", "another run of fullbore")
+        .says(&["--wait"]);
     world.run("backup sqlite:app.db --to b/app.bore --wait").done();
     first.wait().done();
     world.assert_restores("--from a");
@@ -110,7 +113,8 @@ fn two_backups_of_one_database_do_not_run_at_a_time_unless_one_waits() {
 fn commits_that_are_only_in_the_log_are_in_the_backup() {
     let world = World::with_database();
     let user = Connection::open(world.at("app.db")).unwrap();
-    user.execute_batch("PRAGMA wal_autocheckpoint = 0; CREATE TABLE late (id); INSERT INTO late SELECT id FROM item").unwrap();
+    user.execute_batch("PRAGMA wal_autocheckpoint = 0; CREATE TABLE late (id); INSERT INTO late SELECT id FROM item")
+        .unwrap();
     assert!(world.at("app.db-wal").exists());
     world.run("backup sqlite:app.db --to a/app.bore").done();
     user.execute_batch("INSERT INTO late VALUES (-1)").unwrap();

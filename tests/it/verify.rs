@@ -44,6 +44,7 @@ fn damage_in_one_set_does_not_keep_the_others_from_being_looked_at() {
     world.write("a/app.bore", &bytes);
     let ended = world.run("verify --from a --from b --report json").with_code(3).says(&["a/app.bore", "is damaged"]);
     let report = ended.json();
-    let devices: Vec<_> = report["families"].as_array().unwrap().iter().map(|family| family["device"].as_str().unwrap()).collect();
+    let devices: Vec<_> =
+        report["families"].as_array().unwrap().iter().map(|family| family["device"].as_str().unwrap()).collect();
     assert_eq!(devices, ["b/other.bore"]);
 }

@@ -35,7 +35,9 @@ impl World {
     /// With a set of one family, `a/app.bore`, small enough to be written and read a few hundred times.
     pub fn with_small_set(options: &str) -> Self {
         let world = Self::with_shape(Shape { rows: 150, ..Shape::default() });
-        world.run(&format!("backup sqlite:app.db --to a/app.bore --max-transfer-size 64KiB --workers 1 {options}")).done();
+        world
+            .run(&format!("backup sqlite:app.db --to a/app.bore --max-transfer-size 64KiB --workers 1 {options}"))
+            .done();
         world
     }
 
