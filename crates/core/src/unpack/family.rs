@@ -156,8 +156,9 @@ impl Family {
             return Err(flawed("a block is of another kind than the index says"));
         }
         let mut opener = BlockOpener::new(data_key)?;
-        let mut decrypted = vec![0; transfer_size as usize];
-        let mut out = vec![0; transfer_size as usize];
+        // The header was checked: neither length is above transfer_size.
+        let (body, plain) = (header.body_length(), header.plain_length as usize);
+        let (mut decrypted, mut out) = (vec![0; body], vec![0; body.max(plain)]);
         let (_, plain) =
             opener.open(&header, &bytes, &mut decrypted, &mut out).map_err(|flaw| damage(&device, at.offset, flaw))?;
         let payload = match plain {

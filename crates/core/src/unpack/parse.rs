@@ -276,8 +276,9 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<Vec<u8>> {
-        let size = self.header.set.transfer_size as usize;
-        let (mut decrypted, mut out) = (vec![0; size], vec![0; size]);
+        // As long as this block, not as the longest: with 64 families that would be 128 transfers outside the pool.
+        let (body, plain) = (header.body_length(), header.plain_length as usize);
+        let (mut decrypted, mut out) = (vec![0; body], vec![0; body.max(plain)]);
         let opened = self.opener.open(header, bytes, &mut decrypted, &mut out);
         let (_, plain) = opened.map_err(|flaw| self.flawed(offset, flaw))?;
         Ok(match plain {
