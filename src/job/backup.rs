@@ -328,12 +328,27 @@ fn check_base(set: &SetHeader, base: Option<&BaseMap>) -> Result<()> {
     Ok(())
 }
 
+/// `--init` replaces families, also damaged ones, and nothing else: a mistyped name must not cost a file of another kind.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    if !path.is_file() || media::begins_like_a_family(path) {
+        return Ok(());
+    }
+    Err(Error::refused(
+        path.display().to_string(),
+        "is no media family, and --init replaces nothing else",
+        "choose another name, or remove the file yourself",
+    ))
+}
+
 fn open_sinks(request: &Request, prepared: &Prepared, report: &mut Report) -> Result<Vec<Box<dyn Sink>>> {
     report.warnings.extend(recover::recover(&prepared.devices)?);
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for device in &prepared.devices {
         let old_set_id = match device.place() {
-            Place::File(path) if request.init => recover::set_of(path).map(|id| id.to_string()),
+            Place::File(path) if request.init => {
+                refuse_foreign(path)?;
+                recover::set_of(path).map(|id| id.to_string())
+            }
             _ => None,
         };
         let options = sink::Options {

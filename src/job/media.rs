@@ -99,7 +99,7 @@ pub fn find(from: &[String]) -> Result<Heap> {
     let mut families = Vec::new();
     let mut unreadable = Vec::new();
     for Candidate { path, named, leftover } in candidates {
-        if !named && !begins_like_a_family(&path) {
+        if !named && !begins_like_a_family(&path) && !is_hidden_family(&path) {
             continue;
         }
         match open(&path, &nothing, 1).and_then(Family::open) {
@@ -184,9 +184,16 @@ fn has_working_name(path: &Path) -> bool {
     })
 }
 
-fn begins_like_a_family(path: &Path) -> bool {
+/// True when the first bytes of the file are those of a family.
+pub(super) fn begins_like_a_family(path: &Path) -> bool {
     let mut magic = [0; 8];
     fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+}
+
+/// A family, going by its name, that this user may not read: to be named, not passed over.
+fn is_hidden_family(path: &Path) -> bool {
+    let denied = matches!(fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+    denied && path.extension().is_some_and(|extension| extension == "bore")
 }
 
 fn open(path: &Path, pool: &Arc<Pool>, queue_depth: usize) -> Result<Box<dyn supply::Supply>> {

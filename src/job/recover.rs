@@ -32,9 +32,12 @@ pub(super) fn recover(devices: &[Device]) -> Result<Vec<String>> {
     }
     let sets = look(&names, &found);
     let mut done = Vec::new();
+    let mut moved = Vec::new();
     for (name, leftover) in found.iter().filter(|(_, leftover)| leftover.kind == LeftoverKind::New) {
-        settle_new(name, leftover, &sets, &mut done)?;
+        moved.extend(settle_new(name, leftover, &sets, &mut done)?.map(|old| (name.clone(), old)));
     }
+    // What was moved away just now has been replaced as well.
+    found.extend(moved);
     for (name, leftover) in found.iter().filter(|(_, leftover)| leftover.kind == LeftoverKind::Old) {
         settle_old(name, leftover, &sets, &mut done)?;
     }
@@ -42,8 +45,8 @@ pub(super) fn recover(devices: &[Device]) -> Result<Vec<String>> {
 }
 
 /// `NAME.new-ID`: published when its set is whole; removed when a family of its set was surely never finished. Any other
-/// may belong to a whole set of which we see only a part: it is left alone.
-fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<String>) -> Result<()> {
+/// may belong to a whole set of which we see only a part: it is left alone. Returns what had to be moved away for it.
+fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<String>) -> Result<Option<Leftover>> {
     let path = leftover.path.display();
     if !set_of(&leftover.path).is_some_and(|id| sets.whole.contains(&id)) {
         if sets.unfinished.contains(&leftover.set_id) {
@@ -52,18 +55,21 @@ fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<Stri
         } else {
             done.push(format!("left `{path}` alone: a killed backup may have finished its set, whose other families are not named here"));
         }
-        return Ok(());
+        return Ok(None);
     }
+    let mut aside = None;
     if let Some(old) = set_of(name).filter(|_| name.exists()) {
-        let aside =
-            Leftover { path: name.to_owned(), kind: LeftoverKind::Old, set_id: old.to_string(), running: false };
         let mut moved = name.as_os_str().to_owned();
         moved.push(format!(".old-{old}"));
-        aside.rename_to(Path::new(&moved))?;
+        let mut leftover =
+            Leftover { path: name.to_owned(), kind: LeftoverKind::Old, set_id: old.to_string(), running: false };
+        leftover.rename_to(Path::new(&moved))?;
+        leftover.path = moved.into();
+        aside = Some(leftover);
     }
     leftover.rename_to(name)?;
     done.push(format!("gave `{path}` its name: a killed backup had finished it"));
-    Ok(())
+    Ok(aside)
 }
 
 /// `NAME.old-ID`: put back when nothing took its place, removed when a whole set did.

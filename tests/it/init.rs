@@ -3,6 +3,64 @@
 use crate::database;
 use crate::world::World;
 
+/// How far a killed replacement of one family had come, as crates/core/src/sink/commit.rs draws it.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Written,
+    MovedAway,
+    Published,
+    Retired,
+}
+
+impl Stage {
+    const ALL: [Stage; 4] = [Stage::Written, Stage::MovedAway, Stage::Published, Stage::Retired];
+
+    /// Lays the files of this stage into `directory`, from `old/` and `new/`.
+    fn lay(self, world: &World, directory: &str, [old, new]: [&str; 2]) {
+        let (name, new_name, old_name) =
+            ("app.bore".to_owned(), format!("app.bore.new-{new}"), format!("app.bore.old-{old}"));
+        let files = match self {
+            Stage::Written => vec![("old", name), ("new", new_name)],
+            Stage::MovedAway => vec![("old", old_name), ("new", new_name)],
+            Stage::Published => vec![("old", old_name), ("new", name)],
+            Stage::Retired => vec![("new", name)],
+        };
+        for left in world.names(directory) {
+            std::fs::remove_file(world.at(directory).join(left)).unwrap();
+        }
+        for (set, name) in files {
+            std::fs::copy(world.at(&format!("{set}-{directory}")), world.at(directory).join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_kill_between_any_two_renames_leaves_a_whole_set_and_the_next_run_tidies_up() {
+    let world = World::with_small_set("");
+    let backup = "backup sqlite:app.db --max-transfer-size 64KiB --to";
+    let set_id = |family: &str| {
+        let header = world.run(&format!("inspect header --from {family} --json")).with_code(4).json();
+        header[0]["media_set_id"].as_str().unwrap().to_owned()
+    };
+    let newer = "UPDATE item SET name = 'newer'";
+    world.run(&format!("{backup} old-a --to old-b")).done();
+    database::sql(&world.at("app.db"), newer);
+    world.run(&format!("{backup} new-a --to new-b")).done();
+    let ids = [set_id("old-a"), set_id("new-a")];
+    for first in Stage::ALL {
+        for second in Stage::ALL {
+            first.lay(&world, "a", [&ids[0], &ids[1]]);
+            second.lay(&world, "b", [&ids[0], &ids[1]]);
+            world.assert_restores("--from a --from b");
+            let next = world.run(&format!("{backup} a/app.bore --to b/app.bore --init"));
+            assert!([0, 4].contains(&next.code), "{first:?} {second:?}: {next}");
+            let left = (world.names("a"), world.names("b"));
+            assert_eq!(left, (vec!["app.bore".into()], vec!["app.bore".into()]), "{first:?} {second:?}: {next}");
+            world.assert_restores("--from a --from b");
+        }
+    }
+}
+
 /// Two families of the first state, which is kept as `first.db`; `app.db` is in the second state.
 fn with_old_set() -> World {
     let world = World::with_database();
@@ -72,4 +130,12 @@ fn init_replaces_a_damaged_family() {
     world.run("backup sqlite:app.db --to a/app.bore").refused(1, "a/app.bore", "exists");
     world.run("backup sqlite:app.db --to a/app.bore --init").done();
     world.assert_restores("--from a");
+}
+
+#[test]
+fn init_spares_a_file_that_is_no_family() {
+    let world = World::with_database();
+    std::fs::write(world.at("a/x.bore"), "Dear diary").unwrap();
+    world.run("backup sqlite:app.db --to a/x.bore --init").refused(1, "a/x.bore", "is no media family");
+    assert_eq!(std::fs::read_to_string(world.at("a/x.bore")).unwrap(), "Dear diary");
 }

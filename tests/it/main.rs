@@ -1,6 +1,6 @@
 //! The program as its users meet it: the real binary, real SQLite databases, real directories. One file per verb or
 //! misfortune; [`world`] has a folder to play in, [`program`] runs the binary, [`database`] makes and compares databases.
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used)]
 
 mod backup;
 mod bad_input;

@@ -110,5 +110,7 @@ fn a_signal_during_a_restore_leaves_the_old_database() {
         assert_eq!(database::contents(&world.at("copy.db")), database::contents(&world.at("app.db")));
         assert!(!world.names(".").iter().any(|name| name.contains("restoring")), "{ended}");
     }
-    eprintln!("{stopped} of 10 restores were stopped in the middle");
+    if stopped == 0 {
+        crate::program::skipped("a restore stopped in the middle", "every signal came too early or too late");
+    }
 }

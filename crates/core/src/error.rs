@@ -155,6 +155,7 @@ fn hint_line(hint: &str) -> String {
 fn hint_for(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "check the path; a missing directory may be a disk that is not mounted",
+        io::ErrorKind::NotADirectory => "a part of this path is a file and no directory: check the path",
         io::ErrorKind::PermissionDenied => "run as a user that may do this, or change the permissions",
         io::ErrorKind::StorageFull => "free space there, add a device with --to, or choose a stronger --compression",
         io::ErrorKind::QuotaExceeded => "the quota of this user or directory is used up",
