@@ -103,13 +103,6 @@ struct End {
 }
 
 impl End {
-    /// A fault that comes before any family gets its name.
-    fn failed_early(&self) -> bool {
-        let early =
-            |fault: &Fault| matches!(fault, Fault::ErrorAtByte(..) | Fault::ShortWrite(_) | Fault::NoSpaceAfter(_));
-        self.source_met.is_some() || self.sinks_met.iter().any(early)
-    }
-
     fn flipped(&self) -> bool {
         self.sinks_met.iter().any(|fault| matches!(fault, Fault::FlipBit(..)))
     }
@@ -238,7 +231,8 @@ impl<'a> World<'a> {
                 self.record.reasons.push(error.to_string());
                 ensure!(has_a_reason(error), "it failed without a reason: {error:?}");
                 ensure!(end.source_met.is_some() || !end.sinks_met.is_empty(), "it failed for nothing: {error}");
-                if !end.dead && (self.old.is_none() || end.failed_early()) {
+                let stays = self.old.is_some() && error.to_string().contains("new set is whole");
+                if !end.dead && !stays {
                     ensure!(names == before, "a failed run left {names:?} where {before:?} were; its error: {error}");
                 }
             }
@@ -337,13 +331,15 @@ impl<'a> World<'a> {
             };
         }
         if self.old.is_some() {
+            let said = end.written.result.as_ref().is_err_and(|error| error.to_string().contains("new set is whole"));
+            ensure!(end.dead || said == new, "it failed; the new set is whole: {new}, and the error says so: {said}");
             ensure!(
                 new || old,
                 "killed or failed, neither the old nor the new set is whole: {:?}",
                 self.record.reasons
             );
         }
-        if !end.dead && (self.old.is_none() || end.failed_early()) {
+        if !end.dead && self.old.is_none() {
             ensure!(!new, "it reported failure and left a whole set");
         }
         Ok(())
