@@ -58,9 +58,7 @@ fn main() -> std::io::Result<()> {
     fs::remove_file(&path)?;
     let data_key = fullbore_core::cipher::DataKey::random().map_err(std::io::Error::other)?;
     let records = fullbore_core::cipher::wrap_for(&[key.public().clone()], &data_key, &[7; 16]);
-    let sidecar = fullbore_core::cipher::Sidecar {
-        media_set_id: [7; 16],
-        records: records.map_err(std::io::Error::other)?,
-    };
+    let sidecar =
+        fullbore_core::cipher::Sidecar { media_set_id: [7; 16], records: records.map_err(std::io::Error::other)? };
     put("sidecar", "one-key", &sidecar.to_bytes().map_err(std::io::Error::other)?)
 }

@@ -13,6 +13,7 @@ mod names;
 
 fuzz_target!(|input: (u8, &str)| {
     let (stripes, template) = input;
+    let template = if template.is_empty() { names::DEFAULT_TEMPLATE } else { template };
     let started = jiff::Timestamp::UNIX_EPOCH;
     let fields = names::NameFields { database: "app", kind: SetKind::Full, started, set_id: "7" };
     let to = ["/fuzz/a/", "/fuzz/b/"].map(|name| Device::parse(name).expect("a directory"));

@@ -18,6 +18,9 @@ use crate::shelf::Media;
 use crate::statistics::{fault_name, first_word};
 use crate::write_set::{SetWriter, Written, has_a_reason};
 
+/// Bits flipped, one after the other, in a set that came out whole.
+const FLIPS: usize = 6;
+
 /// What a seed did, for the statistics.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -31,6 +34,8 @@ pub struct Record {
     pub features: Vec<&'static str>,
     /// Backups that ran.
     pub backups: u64,
+    /// Bits that were flipped besides, each found.
+    pub flips: u64,
     /// Bytes of the databases that were backed up.
     pub bytes: u64,
     /// The refusal or failure, for those who want to read it.
@@ -81,8 +86,11 @@ pub fn run(scenario: &Scenario, directory: &Path) -> anyhow::Result<Record> {
     let end = End { written, sinks_met, source_met, dead: faults.is_dead() };
     world.judge_run(&end, &before)?;
     let done = world.damage(&end)?;
-    let heap = world.read().context("reading the media")?;
+    let heap = world.read(scenario.damage).context("reading the media")?;
     world.judge_media(&end, done, &heap)?;
+    if scenario.damage == Damage::None && end.written.result.is_ok() && !end.flipped() {
+        world.flip_here_and_there(end.written.media_set_id)?;
+    }
     Ok(world.record)
 }
 
@@ -95,13 +103,6 @@ struct End {
 }
 
 impl End {
-    /// A fault that comes before any family gets its name.
-    fn failed_early(&self) -> bool {
-        let early =
-            |fault: &Fault| matches!(fault, Fault::ErrorAtByte(..) | Fault::ShortWrite(_) | Fault::NoSpaceAfter(_));
-        self.source_met.is_some() || self.sinks_met.iter().any(early)
-    }
-
     fn flipped(&self) -> bool {
         self.sinks_met.iter().any(|fault| matches!(fault, Fault::FlipBit(..)))
     }
@@ -230,7 +231,8 @@ impl<'a> World<'a> {
                 self.record.reasons.push(error.to_string());
                 ensure!(has_a_reason(error), "it failed without a reason: {error:?}");
                 ensure!(end.source_met.is_some() || !end.sinks_met.is_empty(), "it failed for nothing: {error}");
-                if !end.dead && (self.old.is_none() || end.failed_early()) {
+                let stays = self.old.is_some() && error.to_string().contains("new set is whole");
+                if !end.dead && !stays {
                     ensure!(names == before, "a failed run left {names:?} where {before:?} were; its error: {error}");
                 }
             }
@@ -256,14 +258,29 @@ impl<'a> World<'a> {
         Ok(done)
     }
 
-    fn read(&self) -> anyhow::Result<Heap> {
+    /// Of a set that is whole no bit may change unnoticed: some are tried, one after the other.
+    fn flip_here_and_there(&mut self, id: Uuid) -> anyhow::Result<()> {
+        let random = &mut fastrand::Rng::with_seed(self.scenario.seed ^ 0x5EED);
+        for _ in 0..FLIPS {
+            let flip = Damage::FlippedBit(random.u16(..64), random.u16(..), random.u8(..8));
+            flip.happen(&self.media, self.scenario.families, None)?;
+            let heap = self.read(Damage::None).with_context(|| format!("reading after {flip:?}"))?;
+            let refused = heap.sets.iter().all(|set| set.id != id || (set.verified.is_err() && set.restored.is_err()));
+            ensure!(refused, "{flip:?} went unnoticed");
+            flip.happen(&self.media, self.scenario.families, None)?;
+            self.record.flips += 1;
+        }
+        Ok(())
+    }
+
+    fn read(&self, damage: Damage) -> anyhow::Result<Heap> {
         let wrong = KeyFile::generate()?.into_secret()?;
-        let key = if self.scenario.damage == Damage::WrongKey { Some(&wrong) } else { self.key.as_ref() };
+        let key = if damage == Damage::WrongKey { Some(&wrong) } else { self.key.as_ref() };
         let reading = Reading {
             scenario: self.scenario,
             media: &self.media,
             families: self.scenario.families,
-            damage: self.scenario.damage,
+            damage,
             key,
             base: self.base.as_ref().map(|(_, content)| content),
             directory: self.directory,
@@ -314,13 +331,15 @@ impl<'a> World<'a> {
             };
         }
         if self.old.is_some() {
+            let said = end.written.result.as_ref().is_err_and(|error| error.to_string().contains("new set is whole"));
+            ensure!(end.dead || said == new, "it failed; the new set is whole: {new}, and the error says so: {said}");
             ensure!(
                 new || old,
                 "killed or failed, neither the old nor the new set is whole: {:?}",
                 self.record.reasons
             );
         }
-        if !end.dead && (self.old.is_none() || end.failed_early()) {
+        if !end.dead && self.old.is_none() {
             ensure!(!new, "it reported failure and left a whole set");
         }
         Ok(())

@@ -53,6 +53,7 @@ pub struct Statistics {
     features: BTreeMap<&'static str, u64>,
     backups: u64,
     bytes: u64,
+    flips: u64,
 }
 
 /// The name of a kind of fault.
@@ -71,6 +72,7 @@ impl Statistics {
         self.seeds += 1;
         self.backups += record.backups;
         self.bytes += record.bytes;
+        self.flips += record.flips;
         *self.outcomes.entry(record.written).or_default() += 1;
         *self.outcomes.entry(record.read).or_default() += 1;
         for met in &record.met {
@@ -93,7 +95,8 @@ impl Statistics {
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "{} seeds, {} backups of {mib:.1} MiB in all", self.seeds, self.backups)?;
+        let (seeds, backups, flips) = (self.seeds, self.backups, self.flips);
+        writeln!(f, "{seeds} seeds, {backups} backups of {mib:.1} MiB in all, {flips} more bits flipped one by one")?;
         let join = |entries: Vec<String>| entries.join(" · ");
         writeln!(f, "  outcomes: {}", join(self.outcomes.iter().map(|(name, n)| format!("{name} {n}")).collect()))?;
         writeln!(f, "  with: {}", join(self.features.iter().map(|(name, n)| format!("{name} {n}")).collect()))?;

@@ -1,5 +1,6 @@
 //! What the data path promises whatever the seed: it never hangs, it spreads blocks by what devices take, and it ends with
 //! the error that came first.
+#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

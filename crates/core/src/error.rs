@@ -135,6 +135,21 @@ impl Error {
         Error::Incomplete { thing: thing.into(), why: why.into(), hint: hint.into() }
     }
 
+    /// The same error with one more thing to know about what is left behind.
+    #[must_use]
+    pub fn noting(mut self, more: &str) -> Self {
+        if let Error::Io { hint, .. }
+        | Error::Usage { hint, .. }
+        | Error::Refused { hint, .. }
+        | Error::Damaged { hint, .. }
+        | Error::Incomplete { hint, .. } = &mut self
+        {
+            let between = if hint.is_empty() { "" } else { "; " };
+            *hint = format!("{hint}{between}{more}");
+        }
+        self
+    }
+
     /// What a caller does about it.
     pub fn verdict(&self) -> Verdict {
         match self {

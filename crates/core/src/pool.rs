@@ -33,7 +33,10 @@ impl Pool {
         let free = Mutex::new(Free { buffers, closed: false });
         let pool = Arc::new(Self { free, returned: Condvar::new(), size, count });
         #[cfg(any(test, feature = "testkit"))]
-        MADE_HERE.with_borrow_mut(|made| made.push(Arc::downgrade(&pool)));
+        MADE_HERE.with_borrow_mut(|made| {
+            made.retain(|pool| pool.strong_count() > 0);
+            made.push(Arc::downgrade(&pool));
+        });
         Ok(pool)
     }
 

@@ -37,6 +37,10 @@ use transform::{Filled, Gathered, Selection, Worker};
 /// How often the monitor looks at signals and at the source.
 const TICK: Duration = Duration::from_millis(100);
 
+/// What a user needs to know when only the removal of the old set has failed.
+const KEPT: &str =
+    "the new set is whole under its names all the same; what is left of the one it replaced has names with .old-";
+
 /// A backup that is about to run.
 pub struct Backup<'a> {
     /// Threads and buffers.
@@ -140,20 +144,21 @@ impl Accounts {
 }
 
 impl Backup<'_> {
-    /// Runs the backup into `sinks`, one family each. On an error nothing usable is left behind, except that a
-    /// set which was durable before `--init` could give it its names stays, and the error says so.
+    /// Runs the backup into `sinks`, one family each. On an error nothing of the new set is left behind, and what it
+    /// should have replaced stands under its names; except that a set which has all its names stays when only the
+    /// removal of the old one failed (`--init`), and the error says so.
     pub fn run(&self, mut sinks: Vec<Box<dyn Sink>>) -> Result<BackupOutcome> {
-        let mut durable = false;
-        let result = self.run_in(&mut sinks, &mut durable);
-        if result.is_err() && !durable {
+        let mut published = false;
+        let result = self.run_in(&mut sinks, &mut published);
+        if result.is_err() && !published {
             for sink in &mut sinks {
                 sink.abandon();
             }
         }
-        result
+        result.map_err(|error| if published { error.noting(KEPT) } else { error })
     }
 
-    fn run_in(&self, sinks: &mut [Box<dyn Sink>], durable: &mut bool) -> Result<BackupOutcome> {
+    fn run_in(&self, sinks: &mut [Box<dyn Sink>], published: &mut bool) -> Result<BackupOutcome> {
         let input = Pool::new(self.plan.input_buffers, self.plan.transfer_size as usize)?;
         let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
         for pool in [&input, &output] {
@@ -180,7 +185,7 @@ impl Backup<'_> {
                 })
                 .collect();
             let closed = self.move_bytes(&board, &input, &output, &accounts);
-            let closed = closed.and_then(|()| self.commit(&board, writers, durable));
+            let closed = closed.and_then(|()| self.commit(&board, writers, published));
             if closed.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
@@ -305,7 +310,7 @@ impl Backup<'_> {
     }
 
     /// Finishes every family, makes families 2…m durable and visible, then writes the commit record.
-    fn commit(&self, board: &Board, mut writers: Vec<WriterHandle<'_>>, durable: &mut bool) -> Result<Vec<Closed>> {
+    fn commit(&self, board: &Board, mut writers: Vec<WriterHandle<'_>>, published: &mut bool) -> Result<Vec<Closed>> {
         let manifest = (self.manifest)()?;
         let finished_at = jiff::Timestamp::now().as_microsecond();
         let mut finisher = Finisher {
@@ -333,9 +338,9 @@ impl Backup<'_> {
         drop(finisher);
         let mut first = writers.into_iter().map(join).collect::<Result<Vec<_>>>()?;
         if self.init {
-            // The new set is whole and durable; only its names are missing.
-            *durable = true;
             others.iter_mut().chain(&mut first).try_for_each(|sink| sink.publish())?;
+            // Until here a failure takes everything back: the old set stands under its names as before.
+            *published = true;
             others.iter_mut().chain(&mut first).try_for_each(|sink| sink.retire())?;
         } else {
             first.iter_mut().try_for_each(|sink| sink.publish())?;

@@ -121,6 +121,14 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_that_is_given_twice_is_an_error_and_no_wrapped_count() {
+        let map = PageMap::new();
+        let stream = stream(4, 4);
+        map.add(&stream, 0, &[1; 48]).unwrap();
+        assert!(map.add(&stream, 0, &[1; 48]).is_err());
+    }
+
+    #[test]
     fn a_map_block_fits_into_the_smallest_transfer() {
         assert_eq!(map_window(4096, 64 << 10), 2048);
         assert_eq!(map_window(4096, 1 << 20), 16384);
