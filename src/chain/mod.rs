@@ -21,6 +21,10 @@ pub struct FoundSet {
     pub incomplete: Option<String>,
     /// One of its families has a working name: a backup with `--init` was killed.
     pub interrupted: bool,
+    /// The database, where the label tells it.
+    pub database: Option<String>,
+    /// Names of its families without what working names add.
+    pub names: Vec<String>,
 }
 
 /// What the user said about which set is meant.
@@ -63,7 +67,8 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
 
 /// What a set is called in messages.
 pub fn title(set: &FoundSet) -> String {
-    format!("{} {} of {}", set.kind, set.backup_set_id, show_time(set.started_at))
+    let database = set.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
+    format!("{} {}{database} from {}", set.kind, set.backup_set_id, show_time(set.started_at))
 }
 
 /// Microseconds since 1970 in RFC 3339, to the second.
@@ -100,7 +105,7 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
     let Some(&last_full) = fulls.iter().max_by_key(|&&at| found[at].started_at) else {
         return Err(nothing_usable(found, &usable));
     };
-    let superseded = fulls.iter().all(|&at| at == last_full || found[at].interrupted || found[last_full].interrupted);
+    let superseded = fulls.iter().all(|&at| at == last_full || is_replaced(&found[at], &found[last_full]));
     if fulls.len() > 1 && !latest && !superseded {
         return Err(Error::refused(
             "--from",
@@ -108,9 +113,31 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
             "say which is meant with --set ID, or take the newest with --latest",
         ));
     }
+    if let Some(other) = fulls.iter().find(|&&at| differ(&found[at], &found[last_full])) {
+        let names = (shown_database(&found[last_full]), shown_database(&found[*other]));
+        return Err(Error::refused(
+            "--latest",
+            format!("fulls of several databases were found, of `{}` and of `{}`:{}", names.0, names.1, list(found)),
+            "say which is meant with --set ID",
+        ));
+    }
     let of_chain =
         usable.iter().copied().filter(|&at| at == last_full || found[at].base == Some(found[last_full].backup_set_id));
     Ok(of_chain.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
+}
+
+/// True when a killed `--init` had `new` take the names of `old`.
+fn is_replaced(old: &FoundSet, new: &FoundSet) -> bool {
+    (old.interrupted || new.interrupted) && old.names.iter().any(|name| new.names.contains(name))
+}
+
+/// True when both tell their database, and it is not the same.
+fn differ(one: &FoundSet, other: &FoundSet) -> bool {
+    matches!((&one.database, &other.database), (Some(a), Some(b)) if a != b)
+}
+
+fn shown_database(set: &FoundSet) -> &str {
+    set.database.as_deref().unwrap_or("unknown")
 }
 
 fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
@@ -188,6 +215,8 @@ mod tests {
             started_at: at,
             incomplete: None,
             interrupted: false,
+            database: Some("/data/app.db".into()),
+            names: vec![format!("{id}.bore")],
         }
     }
 
@@ -232,8 +261,17 @@ mod tests {
 
     #[test]
     fn of_an_interrupted_replacement_the_new_set_is_meant() {
-        let old = FoundSet { interrupted: true, ..full(1, 10) };
-        assert_eq!(choose(&[old, full(2, 20)], &Choice::default()).unwrap().sets, [1]);
+        let old = FoundSet { interrupted: true, names: vec!["app.bore".into()], ..full(1, 10) };
+        let new = FoundSet { names: vec!["app.bore".into()], ..full(2, 20) };
+        assert_eq!(choose(&[old.clone(), new], &Choice::default()).unwrap().sets, [1]);
+        assert!(choose(&[old, full(2, 20)], &Choice::default()).is_err(), "a set of other names replaces nothing");
+    }
+
+    #[test]
+    fn the_latest_of_two_databases_is_not_chosen_for_the_user() {
+        let other = FoundSet { database: Some("/data/other.db".into()), ..full(2, 20) };
+        let choice = Choice { latest: true, set: None };
+        assert!(choose(&[full(1, 10), other], &choice).unwrap_err().to_string().contains("/data/other.db"));
     }
 
     #[test]

@@ -9,6 +9,9 @@ mod restore;
 mod show;
 mod verify;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -78,6 +81,9 @@ fn with_report(
     job: impl FnOnce(&Conduct, &mut Report) -> Result<()>,
     result_line: impl FnOnce(&Report),
 ) -> Result<u8> {
+    if let Some(ReportTo::File(path)) = &shown.report {
+        check_report_place(path)?;
+    }
     let conduct = conduct()?;
     let mut report = Report::begin(command);
     let display = show::Display::start(command, shown, &conduct.progress);
@@ -100,15 +106,51 @@ fn with_report(
     Ok(report.exit_code)
 }
 
+/// What a report begins with, behind its brace.
+const REPORT_MARK: &str = "\"schema_version\"";
+
+/// Only an earlier report, or nothing, may stand under the name of a report: it must not cost a file of another kind.
+fn check_report_place(path: &Path) -> Result<()> {
+    let shown = path.display().to_string();
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(()); // A device or a named pipe keeps nothing.
+    }
+    let mut start = Vec::new();
+    match File::open(path).and_then(|file| file.take(64).read_to_end(&mut start)) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io("look at the report", shown, e)),
+        Ok(_) => {}
+    }
+    let text = String::from_utf8_lossy(&start);
+    let object = text.trim_start().strip_prefix('{').map(str::trim_start);
+    if start.is_empty() || object.is_some_and(|object| object.starts_with(REPORT_MARK)) {
+        return Ok(());
+    }
+    let why = "is there already and is no report";
+    Err(Error::usage(format!("--report json:{shown}"), why, "name another file: nothing else is overwritten"))
+}
+
+/// Writes the whole report under another name first, so that a reader never sees half of one.
+fn replace_report(path: &Path, text: &str) -> Result<()> {
+    let failed = |e| Error::io("write the report", path.display().to_string(), e);
+    // The job may have made this very file: a family, or the restored database.
+    check_report_place(path)?;
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return std::fs::write(path, text).map_err(failed);
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let written = std::fs::write(&name, text).and_then(|()| std::fs::rename(&name, path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&name); // The first error is the one to show.
+        failed(e)
+    })
+}
+
 fn write_report(to: &ReportTo, report: &Report) -> Result<()> {
     let json = serde_json::to_string_pretty(report).map_err(|e| Error::io("write", "the report", e.into()))?;
     match to {
-        ReportTo::Output => {
-            show::line(&json);
-            Ok(())
-        }
-        ReportTo::File(path) => {
-            std::fs::write(path, json + "\n").map_err(|e| Error::io("write the report", path.display().to_string(), e))
-        }
+        ReportTo::Output => show::must_print(&json),
+        ReportTo::File(path) => replace_report(path, &(json + "\n")),
     }
 }

@@ -26,6 +26,13 @@ pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
+/// A line that must arrive: a report on a full disk is none.
+pub fn must_print(text: &str) -> fullbore::Result<()> {
+    let mut out = std::io::stdout();
+    let printed = writeln!(out, "{text}").and_then(|()| out.flush());
+    printed.map_err(|e| Error::io("write the report to", "standard output", e))
+}
+
 fn message(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

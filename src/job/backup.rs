@@ -276,6 +276,7 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
         }
         (SetKind::Differential, false) => {}
     }
+    let source = path_of(&request.source);
     let heap = media::find(&request.base).map_err(about_base)?;
     let key = media::read_key(request.key.as_deref())?;
     let nothing = Pool::new(0, 4096)?;
@@ -287,11 +288,25 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
             continue;
         }
         let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+        if let Some(other) =
+            set.manifest().map(|manifest| &manifest.database).filter(|name| !same_file_name(name, source))
+        {
+            passed_over.push_str(&format!("\n    {}: of another database, `{other}`", chain::title(&found.set)));
+            continue;
+        }
         if set.manifest().is_some_and(|manifest| manifest.copy_only) {
             passed_over.push_str(&format!("\n    {}: taken with --copy-only", chain::title(&found.set)));
             continue;
         }
-        return BaseMap::open(set).map(Some);
+        let base = BaseMap::open(set)?;
+        if base.is_encrypted() && request.encrypt_to.is_empty() {
+            return Err(Error::usage(
+                "--kind differential",
+                "its full is encrypted, and this differential would be written in clear",
+                "name the recipients with --encrypt-to",
+            ));
+        }
+        return Ok(Some(base));
     }
     let why = if passed_over.is_empty() {
         "no full was found there".to_owned()
@@ -299,6 +314,11 @@ fn base(request: &Request) -> Result<Option<BaseMap>> {
         format!("no full there can be the base:{passed_over}")
     };
     Err(Error::incomplete("--base", why, "take a full first, and name its families"))
+}
+
+/// A database may be named by different paths, but not by different file names.
+fn same_file_name(one: &str, other: &str) -> bool {
+    Path::new(one).file_name() == Path::new(other).file_name()
 }
 
 /// Errors of a search speak of `--from`; here the families follow `--base`.
@@ -347,7 +367,15 @@ fn open_sinks(request: &Request, prepared: &Prepared, report: &mut Report) -> Re
         let old_set_id = match device.place() {
             Place::File(path) if request.init => {
                 refuse_foreign(path)?;
-                recover::set_of(path).map(|id| id.to_string())
+                let old = recover::set_of(path);
+                if old.is_some() && old == prepared.base.as_ref().map(BaseMap::media_set_id) {
+                    return Err(Error::usage(
+                        device.to_string(),
+                        "is the full that this differential belongs to, and --init would replace it",
+                        "name another file: a differential is worth nothing without its full",
+                    ));
+                }
+                old.map(|id| id.to_string())
             }
             _ => None,
         };

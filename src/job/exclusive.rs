@@ -1,8 +1,8 @@
 //! One run per database: a lock that two runs of fullbore on the same database share.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
@@ -47,9 +47,26 @@ fn directory() -> Result<PathBuf> {
     let path = runtime.or(shared).unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
     match std::fs::DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => Ok(path),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(path),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            must_be_ours(&path, user)?;
+            Ok(path)
+        }
         Err(e) => Err(Error::io("make the directory of locks", path.display().to_string(), e)),
     }
+}
+
+/// A directory that somebody else made could hold our locks, or links to files of ours.
+fn must_be_ours(path: &Path, user: u32) -> Result<()> {
+    let shown = path.display().to_string();
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| Error::io("look at", &shown, e))?;
+    if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::refused(
+        shown,
+        "should be a directory of this user's own, for its locks",
+        "remove it, or set XDG_RUNTIME_DIR",
+    ))
 }
 
 fn fingerprint(identity: &str) -> u64 {

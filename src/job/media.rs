@@ -184,6 +184,15 @@ fn has_working_name(path: &Path) -> bool {
     })
 }
 
+/// The path without what a working name adds.
+fn final_name(path: &Path) -> String {
+    let shown = path.display().to_string();
+    let cut = [".new-", ".old-"].iter().find_map(|mark| {
+        shown.rsplit_once(mark).filter(|(_, id)| Uuid::try_parse(id).is_ok()).map(|(name, _)| name.to_owned())
+    });
+    cut.unwrap_or(shown)
+}
+
 /// True when the first bytes of the file are those of a family.
 pub(super) fn begins_like_a_family(path: &Path) -> bool {
     let mut magic = [0; 8];
@@ -215,6 +224,8 @@ fn describe(id: Uuid, mut members: Vec<Family>) -> Found {
         started_at: header.started_at,
         incomplete,
         interrupted: paths.iter().any(|path| has_working_name(path)),
+        database: header.label.as_ref().map(|label| label.database.clone()).filter(|name| !name.is_empty()),
+        names: paths.iter().map(|path| final_name(path)).collect(),
     };
     Found { set, families: header.families, paths, stored_bytes, media_set_id: id, database_bytes, header }
 }

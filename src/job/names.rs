@@ -39,6 +39,11 @@ pub(super) fn devices(
         let why = format!("{families} families cannot use {} devices", to.len());
         return Err(Error::usage("--stripes", why, "give at least one stripe per --to, or fewer devices"));
     }
+    let discarded = to.iter().filter(|device| matches!(device.place(), Place::Null)).count();
+    if discarded > 0 && discarded < to.len() {
+        let why = "a set with a family in nul: can never be restored";
+        return Err(Error::usage("--to nul:", why, "give nul: alone, to measure; or real devices only"));
+    }
     let single = to.iter().find(|device| !matches!(device.place(), Place::Directory(_) | Place::Null));
     if let Some(device) = single.filter(|_| families > to.len()) {
         let why = format!("{families} stripes do not fit: `{device}` is one file and takes one family");

@@ -57,6 +57,10 @@ fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<Stri
         }
         return Ok(None);
     }
+    if started_at(name) > started_at(&leftover.path) {
+        done.push(format!("left `{path}` alone: a killed backup had finished it, but what has its name now is newer"));
+        return Ok(None);
+    }
     let mut aside = None;
     if let Some(old) = set_of(name).filter(|_| name.exists()) {
         let mut moved = name.as_os_str().to_owned();
@@ -114,6 +118,11 @@ fn open(path: &Path) -> Option<Family> {
     let pool = Pool::new(0, 4096).ok()?;
     let supply = supply::open(&Device::file(path), &pool, 1, Mode::from_environment().ok()?).ok()?;
     Family::open(supply).ok()
+}
+
+/// When the set that the family at `path` belongs to was begun, if it is one.
+fn started_at(path: &Path) -> Option<i64> {
+    open(path).map(|family| family.header().set.started_at)
 }
 
 /// The media set that the family at `path` belongs to, if it is one.

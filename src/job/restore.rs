@@ -1,6 +1,7 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -90,7 +91,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 
 fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let heap = media::find(&request.from)?;
-    if let Some(bad) = heap.unreadable.iter().position(|unreadable| !unreadable.leftover) {
+    let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
+    if let Some(bad) = damaged.filter(|_| request.choice.set.is_none()) {
         // It may be the missing family of the set that is meant.
         let mut unreadable = heap.unreadable;
         return Err(unreadable.swap_remove(bad).error);
@@ -98,6 +100,9 @@ fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, 
     let known: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).collect();
     let sequence = chain::choose(&known, &request.choice)?;
     report.warnings.extend(sequence.warnings);
+    let others = heap.unreadable.iter().filter(|unreadable| !unreadable.leftover);
+    let named = |other: &media::Unreadable| format!("not used: {}", media::one_line(&other.error));
+    report.warnings.extend(others.map(named));
     let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
     let total = found.iter().map(|found| found.database_bytes).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
@@ -190,14 +195,17 @@ fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
 /// Where the database is put together. Dropped before it is published, it removes what it made.
 struct Place {
     restore: Option<sqlite::Restore>,
+    /// The temporary file, locked while it is written.
+    lock: Option<File>,
 }
 
 impl Place {
     fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
         let path = match &request.into {
-            Into::Null => return Ok(Self { restore: None }),
+            Into::Null => return Ok(Self { restore: None, lock: None }),
             Into::Sqlite(path) => path.clone(),
             Into::Directory(directory) => {
+                must_be_empty(directory, request.replace)?;
                 let name =
                     set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
                 let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
@@ -223,7 +231,7 @@ impl Place {
                 "free space there, or name another target with --into",
             ));
         }
-        Ok(Self { restore: Some(restore) })
+        Ok(Self { restore: Some(restore), lock: None })
     }
 
     /// The file that a set is unpacked into; the first set of a chain makes it.
@@ -231,8 +239,11 @@ impl Place {
         let Some(restore) = &self.restore else { return Ok(None) };
         let path = restore.temporary();
         if first {
-            let made = OpenOptions::new().write(true).create_new(true).open(path);
-            made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+            // Its lock tells a running restore from a killed one; others than its owner may not read it yet.
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let made = made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+            let _ = made.try_lock(); // A file system without locks has no way to tell.
+            self.lock = Some(made);
         }
         let mut target = FileTarget::new();
         target.add(stream.id, path, stream.size, first)?;
@@ -267,6 +278,19 @@ impl Place {
         }
         restore.publish(&|_| Ok(()))
     }
+}
+
+/// A directory that holds anything is left alone without `--replace`.
+fn must_be_empty(directory: &Path, replace: bool) -> Result<()> {
+    let holds_something = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+    if replace || !holds_something {
+        return Ok(());
+    }
+    Err(Error::refused(
+        directory.display().to_string(),
+        "is not empty",
+        "restore into an empty directory, or add --replace to replace the database of the same name in it",
+    ))
 }
 
 impl Drop for Place {

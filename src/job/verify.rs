@@ -72,6 +72,12 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
             Err(error) => return Err(error),
         }
     }
+    let orphaned =
+        |set: &&chain::FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
+    for set in known.iter().filter(orphaned) {
+        let title = chain::title(set);
+        report.warnings.push(format!("{title} cannot be restored from here: its full is not among these"));
+    }
     for unreadable in heap.unreadable {
         if unreadable.leftover {
             report.warnings.push(format!(

@@ -18,6 +18,7 @@ mod replace;
 mod report;
 mod restore;
 mod signals;
+mod slips;
 mod source_changes;
 mod verify;
 mod world;

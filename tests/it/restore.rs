@@ -136,3 +136,13 @@ fn small_pools_are_enough_and_too_small_ones_say_the_minimum() {
     world.assert_copy();
     world.run(&format!("verify --from a --buffer-count {least}")).done();
 }
+
+#[test]
+fn a_directory_that_holds_anything_is_left_alone() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/").done();
+    std::fs::create_dir(world.at("full")).unwrap();
+    std::fs::write(world.at("full/letter.txt"), "mine").unwrap();
+    world.run("restore --from a --into dir:full").refused(1, "full", "is not empty");
+    assert_eq!(world.names("full"), ["letter.txt"]);
+}

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -37,7 +38,16 @@ impl PipeSink {
             ));
         }
         let owned = stdout.as_fd().try_clone_to_owned().map_err(|error| Error::io("open", "standard output", error))?;
-        Ok(Self::new("-", File::from(owned)))
+        let file = File::from(owned);
+        // A closed standard output is /dev/null by now: the backup would be reported good and be nowhere.
+        if file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device()) {
+            return Err(Error::usage(
+                "--to -",
+                "standard output is closed, or a device that keeps nothing",
+                "send it to a pipe or a file; to measure only, write --to nul:",
+            ));
+        }
+        Ok(Self::new("-", file))
     }
 
     /// Any file; `device` is its name in messages.

@@ -18,6 +18,8 @@ pub struct BaseMap {
     streams: Vec<ManifestStream>,
     seed: u64,
     backup_set_id: uuid::Uuid,
+    media_set_id: uuid::Uuid,
+    encrypted: bool,
     places: HashMap<WindowKey, (usize, BlockReference)>,
     inner: Mutex<Inner>,
 }
@@ -58,19 +60,26 @@ impl BaseMap {
                 }
             })?;
         }
-        let backup_set_id = set.header().backup_set_id;
-        Ok(Self {
-            streams: manifest.streams,
-            seed,
-            backup_set_id,
-            places,
-            inner: Mutex::new(Inner { set, kept: Vec::new() }),
-        })
+        let header = set.header();
+        let (backup_set_id, media_set_id, encrypted) =
+            (header.backup_set_id, header.media_set_id, !header.keys.is_empty());
+        let inner = Mutex::new(Inner { set, kept: Vec::new() });
+        Ok(Self { streams: manifest.streams, seed, backup_set_id, media_set_id, encrypted, places, inner })
     }
 
     /// The backup set it belongs to.
     pub fn backup_set_id(&self) -> uuid::Uuid {
         self.backup_set_id
+    }
+
+    /// The media set it belongs to.
+    pub fn media_set_id(&self) -> uuid::Uuid {
+        self.media_set_id
+    }
+
+    /// True when the media of the full are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypted
     }
 
     /// The secret seed of the hashes.

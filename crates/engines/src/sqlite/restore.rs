@@ -330,6 +330,11 @@ fn must_be_a_database(claim: &Claim) -> Result<()> {
     if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
 }
 
+/// A running restore holds a lock on its temporary file.
+fn is_being_written(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+}
+
 fn leftovers_of(target: &Path) -> Result<Vec<PathBuf>> {
     let folder = target.parent().unwrap_or(Path::new("/"));
     let start = beside(Path::new(target.file_name().unwrap_or_default()), ".restoring-");
@@ -338,6 +343,7 @@ fn leftovers_of(target: &Path) -> Result<Vec<PathBuf>> {
         .flatten()
         .filter(|entry| entry.file_name().as_bytes().starts_with(start.as_os_str().as_bytes()))
         .map(|entry| entry.path())
+        .filter(|path| !is_being_written(path))
         .collect();
     found.sort();
     Ok(found)
