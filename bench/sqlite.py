@@ -447,6 +447,7 @@ def main():
                   "cold": cold, "machine": host, "codecs_in_memory": codecs, "figures": figures, "failures": failures,
                   "ratios": ratios(figures, codecs, host["cores"]), "bounds": bounds(figures)}
         name = f"sqlite-{result['date'][:10]}" + ("-quick" if options.quick else "") + ("-part" if options.only else "")
+        os.makedirs(os.path.join(ROOT, "bench", "results"), exist_ok=True)
         stem = os.path.join(ROOT, "bench", "results", name)
         with open(stem + ".json", "w") as out:
             json.dump(result, out, indent=1)
