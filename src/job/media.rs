@@ -11,7 +11,7 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
 use fullbore_core::media::SetHeader;
 use fullbore_core::pool::Pool;
-use fullbore_core::sink::{LeftoverKind, leftovers};
+use fullbore_core::sink::leftovers;
 use fullbore_core::supply;
 use fullbore_core::unpack::{Family, MediaSet, group};
 use fullbore_core::{Error, Result};
@@ -177,20 +177,19 @@ fn leftovers_of(path: &Path) -> Vec<Candidate> {
 }
 
 fn has_working_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [LeftoverKind::New, LeftoverKind::Old].iter().any(|kind| {
-        let mark = if *kind == LeftoverKind::New { ".new-" } else { ".old-" };
-        name.rsplit_once(mark).is_some_and(|(_, id)| Uuid::try_parse(id).is_ok())
-    })
+    without_working_part(&path.file_name().unwrap_or_default().to_string_lossy()).is_some()
+}
+
+/// What stands before `.new-SETID` or `.old-SETID`, if the name ends in one of them.
+fn without_working_part(name: &str) -> Option<&str> {
+    let before = |mark| name.rsplit_once(mark).filter(|(_, id)| Uuid::try_parse(id).is_ok()).map(|(name, _)| name);
+    before(".new-").or_else(|| before(".old-"))
 }
 
 /// The path without what a working name adds.
 fn final_name(path: &Path) -> String {
     let shown = path.display().to_string();
-    let cut = [".new-", ".old-"].iter().find_map(|mark| {
-        shown.rsplit_once(mark).filter(|(_, id)| Uuid::try_parse(id).is_ok()).map(|(name, _)| name.to_owned())
-    });
-    cut.unwrap_or(shown)
+    without_working_part(&shown).unwrap_or(&shown).to_owned()
 }
 
 /// True when the first bytes of the file are those of a family.

@@ -52,7 +52,9 @@ pub fn xxh3_128_le(seed: u64, bytes: &[u8]) -> [u8; 16] {
 }
 
 /// What the page map holds for a unit that is zero or free; no hash ever equals it.
-pub const ZERO_UNIT: [u8; 16] = [0; 16];
+pub const ZERO_UNIT: [u8; MAP_ENTRY] = [0; MAP_ENTRY];
+/// Bytes of one entry of the page map.
+pub(crate) const MAP_ENTRY: usize = 16;
 
 /// The entry of the page map for one unit: [`xxh3_128_le`], where the one value that would be [`ZERO_UNIT`] becomes 1.
 ///

@@ -3,16 +3,17 @@
 use zerocopy::IntoBytes;
 
 use super::index::IndexEntry;
+use crate::checksum;
 
 /// Grows with the family; holds nothing in proportion to it.
-pub struct FamilyDigest(blake3::Hasher);
+pub struct FamilyDigest(checksum::FamilyDigest);
 
 impl FamilyDigest {
     /// Begins with the header's bytes.
     pub fn new(header: &[u8]) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(header);
-        Self(hasher)
+        let mut digest = checksum::FamilyDigest::new();
+        digest.update(header);
+        Self(digest)
     }
 
     /// Adds the next block of the family.
@@ -22,6 +23,6 @@ impl FamilyDigest {
 
     /// The digest of everything so far.
     pub fn value(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+        self.0.finish()
     }
 }

@@ -4,12 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::checksum::ZERO_UNIT;
+use crate::checksum::{MAP_ENTRY, ZERO_UNIT};
 use crate::error::{Error, Result};
 use crate::media::StreamRecord;
 
-/// Bytes of one entry.
-pub(crate) const MAP_ENTRY: usize = 16;
 /// Source bytes that one MAP block describes, when the transfer size allows it.
 const WINDOW_BYTES: u64 = 64 << 20;
 /// Windows open at once; more means that the source is not read in order.

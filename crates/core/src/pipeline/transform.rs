@@ -2,9 +2,9 @@
 
 use crossbeam_channel::Receiver;
 
-use super::page_map::{MAP_ENTRY, PageMap};
+use super::page_map::PageMap;
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
-use crate::checksum::{UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
+use crate::checksum::{MAP_ENTRY, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::media::{

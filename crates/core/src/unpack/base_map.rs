@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::set::MediaSet;
-use crate::checksum::ZERO_UNIT;
+use crate::checksum::{MAP_ENTRY, ZERO_UNIT};
 use crate::error::{Error, Result};
 use crate::media::{BlockKind, BlockReference, ManifestStream, SetKind};
 
-/// Bytes of one entry.
-const ENTRY: usize = 16;
 /// Windows kept: more than readers and workers use at once.
 const WINDOWS_KEPT: usize = 16;
 
@@ -96,7 +94,7 @@ impl BaseMap {
     pub fn entries(&self, stream: u16, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
         let Some(known) = self.streams.iter().find(|known| known.id == stream && known.map_window > 0) else {
-            into.resize(count * ENTRY, ZERO_UNIT[0]);
+            into.resize(count * MAP_ENTRY, ZERO_UNIT[0]);
             return Ok(());
         };
         let first = offset / u64::from(known.unit);
@@ -106,8 +104,8 @@ impl BaseMap {
         while unit < end.min(units) {
             let number = unit / u64::from(known.map_window);
             let window = self.window(known, number)?;
-            let place = (unit % u64::from(known.map_window)) as usize * ENTRY;
-            let wanted = ((end.min(units) - unit) as usize * ENTRY).min(window.len().saturating_sub(place));
+            let place = (unit % u64::from(known.map_window)) as usize * MAP_ENTRY;
+            let wanted = ((end.min(units) - unit) as usize * MAP_ENTRY).min(window.len().saturating_sub(place));
             if wanted == 0 {
                 return Err(Error::incomplete(
                     format!("base {}", self.backup_set_id),
@@ -116,9 +114,9 @@ impl BaseMap {
                 ));
             }
             into.extend_from_slice(&window[place..place + wanted]);
-            unit += (wanted / ENTRY) as u64;
+            unit += (wanted / MAP_ENTRY) as u64;
         }
-        into.resize(count * ENTRY, ZERO_UNIT[0]);
+        into.resize(count * MAP_ENTRY, ZERO_UNIT[0]);
         Ok(())
     }
 
