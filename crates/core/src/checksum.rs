@@ -51,6 +51,33 @@ pub fn xxh3_128_le(seed: u64, bytes: &[u8]) -> [u8; 16] {
     xxh3_128(seed, bytes).to_le_bytes()
 }
 
+/// [`xxh3_128_le`] with seed 0 over several slices, as if they were one: the digest of a block's plain bytes, taken piece
+/// by piece while each is still in the processor's first caches.
+pub struct PlainDigest(xxhash3_128::Hasher);
+
+impl PlainDigest {
+    /// Of nothing so far.
+    pub fn new() -> Self {
+        Self(xxhash3_128::Hasher::new())
+    }
+
+    /// Adds `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// The digest of all bytes so far, as it stands on media.
+    pub fn finish(&self) -> [u8; 16] {
+        self.0.finish_128().to_le_bytes()
+    }
+}
+
+impl Default for PlainDigest {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What the page map holds for a unit that is zero or free; no hash ever equals it.
 pub const ZERO_UNIT: [u8; MAP_ENTRY] = [0; MAP_ENTRY];
 /// Bytes of one entry of the page map.
@@ -179,14 +206,16 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
-            let (mut crc, mut digest) = (Crc32c::new(), FamilyDigest::new());
+            let (mut crc, mut digest, mut plain) = (Crc32c::new(), FamilyDigest::new(), PlainDigest::new());
             for pair in cuts.windows(2) {
                 crc.update(&bytes[pair[0]..pair[1]]);
                 digest.update(&bytes[pair[0]..pair[1]]);
+                plain.update(&bytes[pair[0]..pair[1]]);
             }
             let mut whole = FamilyDigest::new();
             whole.update(&bytes);
             prop_assert_eq!(crc.finish(), crc32c(&bytes));
+            prop_assert_eq!(plain.finish(), xxh3_128_le(0, &bytes));
             prop_assert_eq!(digest.finish(), whole.finish());
         }
 

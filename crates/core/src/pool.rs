@@ -29,7 +29,7 @@ struct Free {
 impl Pool {
     /// Allocates `count × size` bytes now.
     pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
-        let buffers = (0..count).map(|_| Memory::new(size)).collect::<Result<Vec<_>>>()?;
+        let buffers = Memory::pieces(count, size)?;
         let free = Mutex::new(Free { buffers, closed: false });
         let pool = Arc::new(Self { free, returned: Condvar::new(), size, count });
         #[cfg(any(test, feature = "testkit"))]

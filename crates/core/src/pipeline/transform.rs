@@ -4,16 +4,19 @@ use crossbeam_channel::Receiver;
 
 use super::page_map::PageMap;
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
-use crate::checksum::{MAP_ENTRY, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
+use crate::checksum::{MAP_ENTRY, PlainDigest, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::media::{
-    BLOCK_HEADER, BlockBody, BlockKind, PADDED_HEAD, RUN, Run, RunKind, StreamRecord, padded_run_capacity,
+    BLOCK_HEADER, BlockBody, BlockKind, DIGEST, PADDED_HEAD, RUN, Run, RunKind, StreamRecord, padded_run_capacity,
 };
 use crate::meter::{Clock, Progress, Spent};
 use crate::pool::Buffer;
 use crate::source::{Extent, Source};
 use crate::unpack::BaseMap;
+
+/// Bytes that are hashed unit by unit before the digest takes them: small enough to be in the first caches still.
+const DIGEST_STEP: usize = 16 << 10;
 
 /// A buffer that a reader has filled from [`PADDED_HEAD`] on.
 pub(super) struct Filled {
@@ -99,11 +102,25 @@ impl Worker<'_> {
     fn store(&mut self, mut buffer: Buffer, extent: Extent) -> Result<()> {
         let stream = self.stream(extent.stream)?;
         let data = &mut buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
+        let (length, digest) = self.survey(data, &stream, &extent);
+        let runs = std::mem::take(&mut self.runs);
+        self.emit(buffer, (length, digest), &runs, extent.stream, extent.layer)?;
+        self.runs = runs;
+        self.emit_map(&stream, extent.offset)
+    }
+
+    /// Hashes the units of an extent, moves those that are stored together, and takes their digest: all of it in one
+    /// pass, for these bytes come from memory once. Leaves runs and map entries; returns length and digest of what is stored.
+    fn survey(&mut self, data: &mut [u8], stream: &StreamRecord, extent: &Extent) -> (usize, [u8; DIGEST]) {
         self.runs.clear();
         self.entries.clear();
         let capacity = padded_run_capacity(self.board.tag_length());
-        for (at, unit) in data.chunks_mut(stream.unit as usize).enumerate() {
-            let offset = extent.offset + at as u64 * u64::from(stream.unit);
+        let mut digest = PlainDigest::new();
+        let (mut stored, mut digested) = (0, 0);
+        for from in (0..data.len()).step_by(stream.unit as usize) {
+            let place = from..data.len().min(from + stream.unit as usize);
+            let unit = &mut data[place.clone()];
+            let offset = extent.offset + from as u64;
             let free = self.source.is_free(stream.id, offset);
             let extends_zero = self.runs.last().is_some_and(|run| run.kind == RunKind::Zero);
             // A new ZERO run needs room for itself and for the DATA run behind it.
@@ -115,12 +132,21 @@ impl Worker<'_> {
             if let Selection::All { hasher, .. } = &self.selection {
                 self.entries.extend_from_slice(&if zero { ZERO_UNIT } else { hasher.hash(unit) });
             }
+            if zero {
+                continue;
+            }
+            let length = place.len();
+            if stored != from {
+                data.copy_within(place, stored);
+            }
+            stored += length;
+            if stored - digested >= DIGEST_STEP {
+                digest.update(&data[digested..stored]);
+                digested = stored;
+            }
         }
-        let length = compact(data, extent.offset, &self.runs);
-        let runs = std::mem::take(&mut self.runs);
-        self.emit(buffer, length, &runs, extent.stream, extent.layer)?;
-        self.runs = runs;
-        self.emit_map(&stream, extent.offset)
+        digest.update(&data[digested..stored]);
+        (stored, digest.finish())
     }
 
     fn emit_map(&mut self, stream: &StreamRecord, offset: u64) -> Result<()> {
@@ -186,7 +212,8 @@ impl Worker<'_> {
         let length = gathered.length;
         let runs = std::mem::take(&mut gathered.runs);
         let packed = self.pack(&gathered.buffer, length, &runs)?;
-        let block = lay_out(self.board, &mut gathered.buffer, &mut self.scratch, packed, length, &runs);
+        let plain = (length, xxh3_128_le(0, &gathered.buffer[PADDED_HEAD..PADDED_HEAD + length]));
+        let block = lay_out(self.board, &mut gathered.buffer, &mut self.scratch, packed, plain, &runs);
         let bytes = match block.bytes {
             Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
             Laid::Plain(range) => BlockBytes::Kept(&mut gathered.buffer[range]),
@@ -197,16 +224,23 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes a block of the first `length` data bytes in `buffer`, whose runs are `runs`.
-    fn emit(&mut self, mut buffer: Buffer, length: usize, runs: &[Run], stream: u16, layer: u16) -> Result<()> {
-        let packed = self.pack(&buffer, length, runs)?;
-        let block = lay_out(self.board, &mut buffer, &mut self.scratch, packed, length, runs);
+    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are `runs`.
+    fn emit(
+        &mut self,
+        mut buffer: Buffer,
+        plain: (usize, [u8; DIGEST]),
+        runs: &[Run],
+        stream: u16,
+        layer: u16,
+    ) -> Result<()> {
+        let packed = self.pack(&buffer, plain.0, runs)?;
+        let block = lay_out(self.board, &mut buffer, &mut self.scratch, packed, plain, runs);
         let bytes = match block.bytes {
             Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
             Laid::Plain(range) if range.start == 0 => BlockBytes::Given(buffer, range.end),
             Laid::Plain(range) => BlockBytes::Kept(&mut buffer[range]),
         };
-        let unsealed = unsealed(bytes, &block.shape, stream, layer, runs, length);
+        let unsealed = unsealed(bytes, &block.shape, stream, layer, runs, plain.0);
         self.board.place(unsealed, &mut self.hand, &mut self.clock)
     }
 
@@ -243,7 +277,7 @@ struct LaidOut {
 
 /// Head of a block without padding: header, tag, digest and runs.
 fn compact_head(board: &Board, runs: &[Run]) -> usize {
-    BLOCK_HEADER + board.tag_length() + crate::media::DIGEST + runs.len() * RUN
+    BLOCK_HEADER + board.tag_length() + DIGEST + runs.len() * RUN
 }
 
 /// Writes the prefix in front of the payload, wherever that is.
@@ -252,10 +286,9 @@ fn lay_out(
     buffer: &mut Buffer,
     scratch: &mut Buffer,
     packed: Option<(usize, u8)>,
-    length: usize,
+    (length, digest): (usize, [u8; DIGEST]),
     runs: &[Run],
 ) -> LaidOut {
-    let digest = xxh3_128_le(0, &buffer[PADDED_HEAD..PADDED_HEAD + length]);
     let lead = BLOCK_HEADER + board.tag_length();
     let head = compact_head(board, runs);
     let (target, start, prefix_end, bytes, codec) = match packed {
@@ -297,17 +330,4 @@ fn push_unit(runs: &mut Vec<Run>, offset: u64, length: u32, kind: RunKind) {
         }
         _ => runs.push(Run { offset, length, kind }),
     }
-}
-
-/// Moves the DATA runs of an extent together; returns how many bytes they are.
-fn compact(data: &mut [u8], start: u64, runs: &[Run]) -> usize {
-    let mut end = 0;
-    for run in runs.iter().filter(|run| run.kind == RunKind::Data) {
-        let from = (run.offset - start) as usize;
-        if from != end {
-            data.copy_within(from..from + run.length as usize, end);
-        }
-        end += run.length as usize;
-    }
-    end
 }
