@@ -164,6 +164,8 @@ pub struct LimitReport {
     pub transform_mib_per_s: Option<f64>,
     /// Writing the sinks alone, in stored MiB/s; `None` for devices that are not files.
     pub sink_mib_per_s: Option<f64>,
+    /// Reading the source and writing the sinks at the same time, in source MiB/s; `None` for devices that are not files.
+    pub copy_mib_per_s: Option<f64>,
 }
 
 /// The engine's positions.

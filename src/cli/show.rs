@@ -68,11 +68,14 @@ impl Display {
         let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
         let thread = std::thread::spawn(move || {
             let terminal = std::io::stderr().is_terminal();
-            let begun = Instant::now();
+            let mut begun = Instant::now();
             let mut next = step;
             let pause = Duration::from_millis(if terminal { 200 } else { 500 });
             while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
                 let (done, total, stored) = progress.read();
+                if done == 0 {
+                    begun = Instant::now(); // Waiting for a lock and measuring the limit are not the speed of the job.
+                }
                 let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
                 let text = progress_line(&verb, (done, total, stored), begun.elapsed());
                 if terminal {
@@ -211,10 +214,12 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     }
     if let Some(limit) = &report.limit {
         let sink = limit.sink_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
+        let copy =
+            limit.copy_mib_per_s.map_or_else(String::new, |speed| format!("; source and sink at once {speed:.0}"));
         let transform =
             limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
         out.push(format!(
-            "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s)",
+            "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s{copy})",
             report.mib_per_s, limit.mib_per_s, limit.percent, limit.stage, limit.source_mib_per_s,
         ));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fullbore_core::checksum::{UnitHasher, crc32c, xxh3_128_le};
@@ -25,16 +25,21 @@ const PROBES: usize = 3;
 const PROBE_TIME: Duration = Duration::from_millis(1000);
 /// Bytes that a write probe leaves behind for a moment, per device.
 const PROBE_BYTES: u64 = 256 << 20;
+/// How long one side of a copy waits before it looks at the other again.
+const PAUSE: Duration = Duration::from_micros(100);
 
-/// What each part of the path can do alone, in MiB/s.
+/// What the parts of the path can do, in MiB/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RawLimit {
-    /// Direct, sequential reads of the source file.
+    /// Direct, sequential reads of the source file, alone.
     pub source: f64,
     /// Checksums and codec on all workers, in plain MiB/s.
     pub transform: f64,
-    /// Direct, sequential writes to all families at once; `None` when none is a file.
+    /// Direct, sequential writes to all families at once, alone; `None` when none is a file.
     pub sink: Option<f64>,
+    /// Both at the same time, as much written for what is read as the codec leaves of it, in source MiB/s: less than either
+    /// where they share a disk. `None` when no family is a file.
+    pub copy: Option<f64>,
 }
 
 /// Measures the path of a backup. It writes temporary files beside the families and removes them.
@@ -49,15 +54,19 @@ pub fn measure(
     conduct: &Conduct,
 ) -> Result<RawLimit> {
     let samples = samples(source, plan.transfer_size as usize)?;
-    let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None };
+    let share = stored_share(&samples, compression)?;
+    let directories = directories(devices);
+    let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None };
     // A limit is the best that was seen: what else runs on the machine can only slow a probe down.
     for _ in 0..PROBES {
         raw.source = raw.source.max(measure_reads(source, plan, conduct)?);
         raw.transform = raw.transform.max(measure_transform(&samples, plan, compression, conduct)?);
-        raw.sink = match (raw.sink, measure_writes(devices, plan, conduct)?) {
-            (Some(before), Some(now)) => Some(before.max(now)),
-            (before, now) => before.or(now),
-        };
+        if !directories.is_empty() {
+            let alone = measure_writes(&directories, plan, None, conduct)?;
+            raw.sink = Some(raw.sink.unwrap_or(0.0).max(alone));
+            let together = measure_copy(source, &directories, plan, share, conduct)?;
+            raw.copy = Some(raw.copy.unwrap_or(0.0).max(together));
+        }
     }
     Ok(raw)
 }
@@ -66,7 +75,11 @@ pub fn measure(
 pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitReport {
     let written_share = if read == 0 { 1.0 } else { stored as f64 / read as f64 };
     let sink = raw.sink.filter(|_| written_share > 0.0).map(|speed| speed / written_share);
-    let stages = [("source", Some(raw.source)), ("transform", Some(raw.transform)), ("sink", sink)];
+    // The copy is named only where it is clearly slower than either side: otherwise it says nothing new.
+    let sides = sink.map_or(raw.source, |sink| sink.min(raw.source));
+    let copy = raw.copy.filter(|copy| *copy < 0.95 * sides);
+    let stages =
+        [("source", Some(raw.source)), ("transform", Some(raw.transform)), ("sink", sink), ("source and sink", copy)];
     let lowest =
         stages.iter().filter_map(|(name, speed)| speed.map(|speed| (*name, speed))).min_by(|a, b| a.1.total_cmp(&b.1));
     let (stage, speed) = lowest.unwrap_or(("source", raw.source));
@@ -77,7 +90,97 @@ pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitR
         source_mib_per_s: raw.source,
         transform_mib_per_s: Some(raw.transform),
         sink_mib_per_s: raw.sink,
+        copy_mib_per_s: raw.copy,
     }
+}
+
+/// How many bytes of a device are written for one of the source, as far as samples tell.
+fn stored_share(samples: &[Vec<u8>], compression: Compression) -> Result<f64> {
+    let mut encoder = Encoder::new(compression)?;
+    let mut packed = vec![0; samples.iter().map(Vec::len).max().unwrap_or(0)];
+    let (mut plain, mut stored) = (0, 0);
+    for sample in samples {
+        plain += sample.len();
+        stored += encoder.encode(sample, &mut packed)?.unwrap_or(sample.len());
+    }
+    Ok(if plain == 0 { 1.0 } else { stored as f64 / plain as f64 })
+}
+
+/// How far a copy has come; its writers follow its readers, and these wait for them as for a pool's buffers.
+struct Copying {
+    share: f64,
+    read: AtomicU64,
+    written: AtomicU64,
+    ended: AtomicBool,
+    ahead: u64,
+}
+
+impl Copying {
+    /// True while a reader has to wait.
+    fn reader_is_far_ahead(&self) -> bool {
+        let written = self.written.load(Ordering::Relaxed) as f64 / self.share.max(0.01);
+        self.read.load(Ordering::Relaxed) as f64 > written + self.ahead as f64
+    }
+
+    /// Takes `length` bytes to write, if so much was read for them.
+    fn claim(&self, length: u64) -> bool {
+        let readable = (self.read.load(Ordering::Relaxed) as f64 * self.share) as u64;
+        let claim = |written: u64| Some(written + length).filter(|end| *end <= readable);
+        self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok()
+    }
+
+    /// Waits until `length` bytes may be written; false when the probe is over before.
+    fn wait_to_write(&self, length: u64, begun: Instant) -> bool {
+        loop {
+            // Asked first: what was read before the end may be written after it.
+            let over = self.ended.load(Ordering::Acquire) || begun.elapsed() >= PROBE_TIME;
+            if self.claim(length) {
+                return true;
+            }
+            if over {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Reads and writes at once; source MiB/s.
+fn measure_copy(
+    source: &dyn Source,
+    directories: &[PathBuf],
+    plan: &Plan,
+    share: f64,
+    conduct: &Conduct,
+) -> Result<f64> {
+    let copying = Copying {
+        share,
+        read: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+        ended: AtomicBool::new(false),
+        ahead: plan.pool_bytes(),
+    };
+    let pool = Pool::new(plan.readers, plan.transfer_size as usize)?;
+    let cursor = AtomicU64::new(0);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..plan.readers)
+            .map(|_| {
+                let (pool, cursor, copying) = (&pool, &cursor, &copying);
+                scope.spawn(move || {
+                    let done = read_probe(source, pool, cursor, begun, Some(copying), conduct);
+                    copying.ended.store(true, Ordering::Release);
+                    done
+                })
+            })
+            .collect();
+        let written = measure_writes(directories, plan, Some(&copying), conduct);
+        copying.ended.store(true, Ordering::Release);
+        for reader in readers {
+            reader.join().unwrap_or(Err(Error::Halted))?;
+        }
+        Ok(written? / share.max(0.01))
+    })
 }
 
 /// Reads the source's files as the backup will: the same transfer size, as many reads in flight as there are readers.
@@ -90,7 +193,7 @@ fn measure_reads(source: &dyn Source, plan: &Plan, conduct: &Conduct) -> Result<
         let readers: Vec<_> = (0..plan.readers)
             .map(|_| {
                 let (pool, cursor) = (&pool, &cursor);
-                scope.spawn(move || read_probe(source, pool, cursor, begun, conduct))
+                scope.spawn(move || read_probe(source, pool, cursor, begun, None, conduct))
             })
             .collect();
         readers.into_iter().map(|reader| reader.join().unwrap_or(Err(Error::Halted))).sum()
@@ -103,6 +206,7 @@ fn read_probe(
     pool: &Arc<Pool>,
     cursor: &AtomicU64,
     begun: Instant,
+    copying: Option<&Copying>,
     conduct: &Conduct,
 ) -> Result<u64> {
     let Some(stream) = source.streams().iter().max_by_key(|stream| stream.size) else { return Ok(0) };
@@ -111,11 +215,23 @@ fn read_probe(
     let mut bytes = 0;
     while begun.elapsed() < PROBE_TIME {
         conduct.check()?;
+        match copying {
+            Some(copying) if copying.ended.load(Ordering::Acquire) => break,
+            Some(copying) if copying.reader_is_far_ahead() => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            _ => {}
+        }
         let offset = cursor.fetch_add(window, Ordering::Relaxed);
         if offset >= stream.size {
             break;
         }
-        bytes += source.sample(stream.id, offset, &mut buffer)? as u64;
+        let length = source.sample(stream.id, offset, &mut buffer)? as u64;
+        bytes += length;
+        if let Some(copying) = copying {
+            copying.read.fetch_add(length, Ordering::Relaxed);
+        }
     }
     Ok(bytes)
 }
@@ -181,20 +297,19 @@ fn samples(source: &dyn Source, transfer_size: usize) -> Result<Vec<Vec<u8>>> {
     Ok(samples)
 }
 
-/// Writes temporary files beside all families at once, as the backup will, and makes them durable.
-fn measure_writes(devices: &[Device], plan: &Plan, conduct: &Conduct) -> Result<Option<f64>> {
-    let directories: Vec<PathBuf> = devices
-        .iter()
-        .filter_map(|device| match device.place() {
-            Place::File(path) => {
-                Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned())
-            }
-            Place::Directory(_) | Place::Null | Place::Pipe => None,
-        })
-        .collect();
-    if directories.is_empty() {
-        return Ok(None);
-    }
+/// The directory of each family that is a file, one for each family.
+fn directories(devices: &[Device]) -> Vec<PathBuf> {
+    let directory = |device: &Device| match device.place() {
+        Place::File(path) => {
+            Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned())
+        }
+        Place::Directory(_) | Place::Null | Place::Pipe => None,
+    };
+    devices.iter().filter_map(directory).collect()
+}
+
+/// Writes temporary files beside all families at once, as the backup will, and makes them durable; MiB/s of what was written.
+fn measure_writes(directories: &[PathBuf], plan: &Plan, copying: Option<&Copying>, conduct: &Conduct) -> Result<f64> {
     let per_device =
         PROBE_BYTES.max(plan.transfer_size.into()) / directories.iter().collect::<BTreeSet<_>>().len() as u64;
     let pool = Pool::new(directories.len() * (plan.queue_depth + 1), plan.transfer_size as usize)?;
@@ -212,7 +327,7 @@ fn measure_writes(devices: &[Device], plan: &Plan, conduct: &Conduct) -> Result<
             .iter_mut()
             .map(|sink| {
                 let pool = &pool;
-                scope.spawn(move || write_probe(&mut **sink, pool, per_device, begun, conduct))
+                scope.spawn(move || write_probe(&mut **sink, pool, per_device, (begun, copying), conduct))
             })
             .collect();
         writers.into_iter().map(|writer| writer.join().unwrap_or(Err(Error::Halted))).sum()
@@ -221,10 +336,16 @@ fn measure_writes(devices: &[Device], plan: &Plan, conduct: &Conduct) -> Result<
     for sink in &mut sinks {
         sink.abandon();
     }
-    Ok(Some(mib_per_s(written?, elapsed)))
+    Ok(mib_per_s(written?, elapsed))
 }
 
-fn write_probe(sink: &mut dyn Sink, pool: &Arc<Pool>, most: u64, begun: Instant, conduct: &Conduct) -> Result<u64> {
+fn write_probe(
+    sink: &mut dyn Sink,
+    pool: &Arc<Pool>,
+    most: u64,
+    (begun, copying): (Instant, Option<&Copying>),
+    conduct: &Conduct,
+) -> Result<u64> {
     let mut offset = 0;
     while offset < most && begun.elapsed() < PROBE_TIME {
         conduct.check()?;
@@ -236,6 +357,11 @@ fn write_probe(sink: &mut dyn Sink, pool: &Arc<Pool>, most: u64, begun: Instant,
             }
         };
         let length = buffer.len();
+        if let Some(copying) = copying
+            && !copying.wait_to_write(length as u64, begun)
+        {
+            break;
+        }
         sink.write(offset, Piece::new(buffer, 0..length))?;
         offset += length as u64;
     }
@@ -250,9 +376,34 @@ mod tests {
 
     #[test]
     fn the_limit_is_that_of_the_slowest_part_in_source_bytes() {
-        let raw = RawLimit { source: 1000.0, transform: 800.0, sink: Some(300.0) };
+        let raw = RawLimit { source: 1000.0, transform: 800.0, sink: Some(300.0), copy: None };
         let limit = limit_of(&raw, 100, 50, 570.0);
         assert_eq!((limit.stage.as_str(), limit.mib_per_s, limit.percent), ("sink", 600.0, 95.0));
         assert_eq!(limit_of(&raw, 100, 10, 400.0).stage, "transform");
+    }
+
+    #[test]
+    fn a_disk_that_is_read_and_written_at_once_is_a_limit_of_its_own() {
+        let raw = RawLimit { source: 1000.0, transform: 2000.0, sink: Some(1200.0), copy: Some(540.0) };
+        let limit = limit_of(&raw, 100, 100, 513.0);
+        assert_eq!((limit.stage.as_str(), limit.mib_per_s, limit.percent), ("source and sink", 540.0, 95.0));
+        // Two disks: the copy is as fast as the slower of them, whose name says more.
+        assert_eq!(limit_of(&RawLimit { copy: Some(980.0), ..raw }, 100, 100, 900.0).stage, "source");
+    }
+
+    #[test]
+    fn writers_of_a_copy_take_no_more_than_the_codec_leaves_of_what_was_read() {
+        let copying = Copying {
+            share: 0.5,
+            read: AtomicU64::new(100),
+            written: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            ahead: 50,
+        };
+        assert!(copying.reader_is_far_ahead());
+        assert!(copying.claim(30));
+        assert!(copying.claim(20));
+        assert!(!copying.claim(1));
+        assert!(!copying.reader_is_far_ahead());
     }
 }
