@@ -442,7 +442,7 @@ def prepare(options):
     if options.kopia and not shutil.which("kopia"):
         tools = os.path.join(TARGET, "bench-tools")
         os.makedirs(tools, exist_ok=True)
-        done = subprocess.run(["go", "install", "github.com/kopia/kopia@latest"], env={**os.environ, "GOBIN": tools},
+        done = subprocess.run(["go", "install", "github.com/kopia/kopia@v0.21.1"], env={**os.environ, "GOBIN": tools},
                               capture_output=True, text=True)
         if done.returncode:
             say(f"kopia cannot be had: {done.stderr.strip()[-300:]}")
