@@ -141,8 +141,8 @@ impl Footer {
         let commit =
             is_commit.then(|| Commit { set_block_count: fixed.set_block_count.get(), digests: digests.to_vec() });
         require(
-            is_commit || digests.iter().all(|digest| *digest == [0; 32]),
-            "digests of the set without a commit record",
+            is_commit || fixed.set_block_count.get() == 0 && digests.iter().all(|digest| *digest == [0; 32]),
+            "digests or blocks of the set without a commit record",
         )?;
         Ok(Self {
             family,

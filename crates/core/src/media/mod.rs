@@ -20,8 +20,8 @@ pub use header::{
     FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind, StreamRecord,
 };
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
-pub(crate) use manifest::join_manifest;
 pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};
+pub(crate) use manifest::{join_manifest, joined_length};
 pub use trailer::{BlockReference, MAX_MANIFEST_PARTS, Trailer};
 
 /// The version of the format that this program writes, and the newest it reads.
