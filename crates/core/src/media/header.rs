@@ -413,6 +413,7 @@ fn unpadded(bytes: &[u8; 16]) -> Result<String, Flaw> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::every_flipped_bit_is_refused;
     use super::*;
 
     fn sample() -> FamilyHeader {
@@ -449,12 +450,40 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let mut bytes = sample().encode();
-        for bit in 0..bytes.len() * 8 {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(FamilyHeader::decode(&bytes).is_err(), "bit {bit} went unnoticed");
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
+        every_flipped_bit_is_refused(sample().encode(), |bytes| FamilyHeader::decode(bytes).is_err());
+    }
+
+    #[test]
+    fn a_page_map_of_some_streams_only_or_of_a_differential_is_refused() {
+        let mut header = sample();
+        header.set.streams.push(StreamRecord { id: 2, layer: 0, unit: 4096, map_window: 0, size: 1 });
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams[1].map_window = 1;
+        assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header.clone()));
+        header.set.kind = SetKind::Differential;
+        header.set.base_backup_set_id = Some(Uuid::from_u128(3));
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams.iter_mut().for_each(|stream| stream.map_window = 0);
+        assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn a_map_window_that_no_run_can_describe_is_refused() {
+        let mut header = sample();
+        header.set.streams[0].map_window = 1 << 20;
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams[0].map_window -= 1;
+        assert!(FamilyHeader::decode(&header.encode()).is_ok());
+    }
+
+    #[test]
+    fn headers_of_one_set_differ_in_family_and_checksum_alone() {
+        let (one, mut other) = (sample(), sample());
+        other.family = 1;
+        assert!(FamilyHeader::same_set(&one.encode(), &other.encode()));
+        other.set.started_at += 1;
+        assert!(!FamilyHeader::same_set(&one.encode(), &other.encode()));
+        assert!(!FamilyHeader::same_set(&one.encode(), &[]));
     }
 
     #[test]

@@ -60,3 +60,13 @@ pub fn round_up(value: u64, unit: u64) -> u64 {
 pub fn family_length(end_of_trailer: u64, block_size: u32) -> u64 {
     round_up(end_of_trailer + FOOTER as u64, u64::from(block_size))
 }
+
+/// Flips each bit of `bytes`, one at a time, and back.
+#[cfg(test)]
+fn every_flipped_bit_is_refused(mut bytes: Vec<u8>, is_refused: impl Fn(&[u8]) -> bool) {
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(is_refused(&bytes), "bit {bit} went unnoticed");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
