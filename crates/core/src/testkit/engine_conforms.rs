@@ -248,3 +248,178 @@ fn waiting_ends_with_the_job<E: EngineUnderTest + Sync>(engine: &E) {
         drop(engine.open(None).expect("a session once the lock is gone"));
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use super::*;
+
+    const SIZE: usize = 300_000;
+
+    /// What is wrong with an engine.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Defect {
+        None,
+        LeavesAPartOut,
+        GivesAPartTwice,
+        BreaksUnits,
+        SeesCommits,
+        HasOnePosition,
+        KeepsItsLock,
+        CallsWhatIsNotThereFree,
+        SamplesSomethingElse,
+        LocksWritersOutForEver,
+    }
+
+    /// The smallest engine there is: a database in memory.
+    struct Table {
+        defect: Defect,
+        bytes: Arc<Mutex<Vec<u8>>>,
+        commits: AtomicU64,
+        sessions: Arc<AtomicUsize>,
+    }
+
+    struct Open {
+        defect: Defect,
+        bytes: Mutex<Vec<u8>>,
+        now: Arc<Mutex<Vec<u8>>>,
+        position: u64,
+        streams: [Stream; 1],
+        cursor: AtomicUsize,
+        sessions: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Open {
+        fn drop(&mut self) {
+            if self.defect != Defect::KeepsItsLock {
+                self.sessions.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    impl Source for Open {
+        fn streams(&self) -> &[Stream] {
+            &self.streams
+        }
+
+        fn reader(&self, _: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
+            Ok(Box::new(OpenReader(self)))
+        }
+
+        fn is_free(&self, _: u16, offset: u64) -> bool {
+            offset >= SIZE as u64 && self.defect == Defect::CallsWhatIsNotThereFree
+        }
+
+        fn sample(&self, _: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+            let bytes = self.bytes.lock().unwrap();
+            let from = &bytes[offset as usize..(offset as usize + buffer.len()).min(SIZE)];
+            buffer[..from.len()].copy_from_slice(from);
+            buffer[0] ^= u8::from(self.defect == Defect::SamplesSomethingElse);
+            Ok(from.len())
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    struct OpenReader<'a>(&'a Open);
+
+    impl Reader for OpenReader<'_> {
+        fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+            let Open { defect, cursor, bytes, now, .. } = self.0;
+            let step = match defect {
+                Defect::BreaksUnits => 5000.min(buffer.len()),
+                _ => buffer.len() / 4096 * 4096,
+            };
+            let offset = cursor.fetch_add(step, Ordering::SeqCst);
+            let again = *defect == Defect::GivesAPartTwice && (SIZE..SIZE + step).contains(&offset);
+            let offset = if again { 0 } else { offset };
+            let left_out = if *defect == Defect::LeavesAPartOut { 4096 } else { 0 };
+            if offset + left_out >= SIZE {
+                return Ok(None);
+            }
+            let length = step.min(SIZE - left_out - offset);
+            let bytes = if *defect == Defect::SeesCommits { now.lock() } else { bytes.lock() }.unwrap();
+            buffer[..length].copy_from_slice(&bytes[offset..offset + length]);
+            Ok(Some(Extent { stream: 1, layer: 0, offset: offset as u64, length: length as u32 }))
+        }
+    }
+
+    impl EngineUnderTest for Table {
+        type Session = Open;
+
+        fn open(&self, _: Option<Halt>) -> Result<Open> {
+            self.sessions.fetch_add(1, Ordering::SeqCst);
+            Ok(Open {
+                defect: self.defect,
+                bytes: Mutex::new(self.bytes.lock().unwrap().clone()),
+                now: Arc::clone(&self.bytes),
+                position: self.commits.load(Ordering::SeqCst),
+                streams: [Stream { id: 1, name: "table".into(), unit: 4096, size: SIZE as u64 }],
+                cursor: AtomicUsize::new(0),
+                sessions: Arc::clone(&self.sessions),
+            })
+        }
+
+        fn source<'s>(&self, session: &'s Open) -> &'s dyn Source {
+            session
+        }
+
+        fn position(&self, session: &Open) -> Result<serde_json::Value> {
+            Ok(if self.defect == Defect::HasOnePosition { 1.into() } else { session.position.into() })
+        }
+
+        fn is_before(&self, earlier: &serde_json::Value, later: &serde_json::Value) -> bool {
+            earlier.as_u64() < later.as_u64()
+        }
+
+        fn commit(&self) -> bool {
+            if self.defect == Defect::LocksWritersOutForEver {
+                return false;
+            }
+            let commits = self.commits.fetch_add(1, Ordering::SeqCst);
+            self.bytes.lock().unwrap()[99] = commits as u8 + 1;
+            true
+        }
+
+        fn while_locked(&self, _: &mut dyn FnMut()) -> bool {
+            false
+        }
+
+        fn is_released(&self) -> bool {
+            self.sessions.load(Ordering::SeqCst) == 0
+        }
+
+        fn assert_restores(&self, streams: &Streams) {
+            assert!(streams[0].1 == *self.bytes.lock().unwrap());
+        }
+    }
+
+    fn try_one(defect: Defect) {
+        let bytes = Arc::new(Mutex::new(super::super::conform::pattern(SIZE)));
+        engine_conforms(&Table { defect, bytes, commits: AtomicU64::new(0), sessions: Arc::default() });
+    }
+
+    #[test]
+    fn an_engine_without_defect_passes_and_each_defect_is_found() {
+        try_one(Defect::None);
+        for defect in [
+            Defect::LeavesAPartOut,
+            Defect::GivesAPartTwice,
+            Defect::BreaksUnits,
+            Defect::SeesCommits,
+            Defect::HasOnePosition,
+            Defect::KeepsItsLock,
+            Defect::CallsWhatIsNotThereFree,
+            Defect::SamplesSomethingElse,
+            Defect::LocksWritersOutForEver,
+        ] {
+            assert!(catch_unwind(AssertUnwindSafe(|| try_one(defect))).is_err(), "{defect:?} went unnoticed");
+        }
+    }
+}
