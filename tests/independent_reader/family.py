@@ -140,7 +140,7 @@ def is_zero(raw):
 
 def is_padded_ascii(field):
     text = field.rstrip(b"\0")
-    return text.isascii() and b"\0" not in text
+    return all(0x21 <= byte <= 0x7E for byte in text)
 
 
 def digest_of(plain, seed=0):
