@@ -6,6 +6,8 @@ mod backup;
 mod bad_input;
 mod database;
 mod differential;
+mod forge;
+mod forged_media;
 mod golden;
 mod hostile_media;
 mod init;
