@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use fullbore_core::Result;
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::plan::{Knobs, UnpackPlan};
-use fullbore_core::pool::Pool;
-use fullbore_core::supply;
+use fullbore_core::pool::{Piece, Pool};
+use fullbore_core::sink::DeviceAccount;
+use fullbore_core::supply::{self, Supply};
 use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
+use fullbore_core::{Error, Result};
 
 use super::{Conduct, media, memory};
 use crate::chain::Choice;
@@ -87,7 +89,46 @@ pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaS
     let pool = Pool::new(8, 64 << 10)?;
     conduct.close_on_signal(&pool);
     let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?)?;
-    MediaSet::piped(supply, key, &[]).map_err(|error| conduct.why_halted(error))
+    let bytes = Arc::new(AtomicU64::new(0));
+    let supply = Box::new(Counted { supply, bytes: Arc::clone(&bytes) });
+    MediaSet::piped(supply, key, &[]).map_err(|error| match error {
+        Error::Incomplete { .. } if bytes.load(Ordering::Relaxed) == 0 => Error::incomplete(
+            "--from -",
+            "nothing came: the pipe ended before its first byte",
+            "look at what the program in front of the pipe says, and at its exit code (`set -o pipefail`)",
+        ),
+        error => conduct.why_halted(error),
+    })
+}
+
+/// A supply that tells how much came from it.
+struct Counted {
+    supply: Box<dyn Supply>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Supply for Counted {
+    fn device(&self) -> &str {
+        self.supply.device()
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.supply.size()
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.supply.read_at(offset, buffer)
+    }
+
+    fn next(&mut self) -> Result<Option<Piece>> {
+        let piece = self.supply.next()?;
+        self.bytes.fetch_add(piece.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
+        Ok(piece)
+    }
+
+    fn account(&self) -> DeviceAccount {
+        self.supply.account()
+    }
 }
 
 /// Unpacks a set whose pool is not made yet.

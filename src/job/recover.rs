@@ -134,8 +134,12 @@ impl Scene {
             let look = scene.seen.get(&leftover.path);
             leftover.kind == LeftoverKind::New && leftover.dead && look.is_some_and(|look| look.unfinished)
         });
+        // Where the family has its final name already, or the first family has, the file is somebody's copy, no proof.
+        let published = |leftover: &&Leftover| {
+            scene.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| id.to_string() == leftover.set_id)
+        };
+        let unfinished = unfinished.filter(|leftover| !published(leftover));
         let unfinished = unfinished.filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
-        // A first family under its final name is a commit record; then the unfinished file is no proof of anything.
         let committed = |id: &Uuid| scene.seen.iter().any(|(path, look)| look.is_published_first(path, *id));
         scene.uncommitted = unfinished.filter(|id| !scene.whole.contains(id) && !committed(id)).collect();
         scene

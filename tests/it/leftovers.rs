@@ -115,8 +115,14 @@ fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done();
     let (id, bytes) = (set_id(&world, "a"), world.read("b/x.bore"));
-    world.write(&format!("b/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
-    world.run("backup sqlite:app.db --to a/ --to b/").with_code(4).says(&["removed", ".new-"]);
+    for to in ["--to b/", "--to a/ --to b/"] {
+        world.write(&format!("b/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
+        world
+            .run(&format!("backup sqlite:app.db {to} --name-template {{database}}-{{set}}-{{family}}"))
+            .with_code(4)
+            .says(&["removed", ".new-"]);
+        assert!(world.read("b/x.bore") == bytes);
+    }
     world.run("restore --from a/x.bore --from b/x.bore --into sqlite:copy.db").done();
     // The disk of family 2 is not there, and family 1 is: still no proof that nothing was committed.
     std::fs::remove_file(world.at("b/x.bore")).unwrap();
