@@ -38,7 +38,7 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> 
         Place::Directory(_) | Place::Null | Place::Pipe => None,
     });
     let names: Vec<PathBuf> = files.collect();
-    let mut found = Vec::new();
+    let (mut found, mut scene) = (Vec::new(), Scene::default());
     for name in &names {
         found.extend(leftovers(name)?.into_iter().filter(|leftover| !leftover.running));
     }
@@ -46,12 +46,12 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> 
     for directory in &directories {
         // Only what is proved to be dead: these names are not ours to write.
         let others = leftovers_in(directory)?.into_iter().filter(|other| other.dead && !names.contains(&other.name));
-        found.extend(others.filter(|other| ours.own(other)));
+        found.extend(others.filter(|other| ours.own(other, &mut scene)));
     }
     if found.is_empty() {
         return Ok(Recovered::default());
     }
-    let mut scene = Scene::look(&names, &directories, &found);
+    scene.look(&names, &directories, &found);
     scene.remove_orphans()?;
     for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::New) {
         // What is moved away for it has been replaced as well.
@@ -73,9 +73,9 @@ fn spelled_once(name: &Path) -> PathBuf {
 }
 
 impl Ours<'_> {
-    fn own(&self, leftover: &Leftover) -> bool {
-        let header = media::look(&leftover.path).and_then(|look| look.header);
-        match header.and_then(|header| header.set.label) {
+    fn own(&self, leftover: &Leftover, scene: &mut Scene) -> bool {
+        let header = scene.see(&leftover.path).and_then(|look| look.header.as_ref());
+        match header.and_then(|header| header.set.label.as_ref()) {
             Some(label) => same_file(&label.database, self.database),
             None => {
                 let name = leftover.name.file_name().unwrap_or_default().to_string_lossy();
@@ -103,46 +103,53 @@ struct Scene {
 }
 
 impl Scene {
-    fn look(names: &[PathBuf], directories: &BTreeSet<PathBuf>, found: &[Leftover]) -> Self {
-        let mut scene = Scene::default();
-        let by_name = found.iter().filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
-        let by_header = found
-            .iter()
-            .flat_map(|leftover| [&leftover.path, &leftover.name])
-            .filter_map(|path| media::look(path)?.set());
-        let concerned: BTreeSet<Uuid> = by_name.chain(by_header).collect();
+    /// What one look at the file tells; each is opened once.
+    fn see(&mut self, path: &Path) -> Option<&mut Look> {
+        if !self.seen.contains_key(path) {
+            self.seen.insert(path.to_owned(), media::look(path)?);
+        }
+        self.seen.get_mut(path)
+    }
+
+    fn look(&mut self, names: &[PathBuf], directories: &BTreeSet<PathBuf>, found: &[Leftover]) {
+        let mut concerned: BTreeSet<Uuid> =
+            found.iter().filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok()).collect();
+        let mut near: BTreeSet<PathBuf> = names.iter().cloned().collect();
+        near.extend(found.iter().flat_map(|leftover| [leftover.path.clone(), leftover.name.clone()]));
+        concerned.extend(near.iter().filter_map(|path| self.see(path)?.set()));
         let around = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
-        let mut paths: BTreeSet<PathBuf> = around.map(|entry| entry.path()).collect();
-        paths.extend(names.iter().cloned());
-        paths.extend(found.iter().flat_map(|leftover| [leftover.path.clone(), leftover.name.clone()]));
+        near.extend(around.map(|entry| entry.path()));
         let mut members: BTreeMap<Uuid, Vec<Family>> = BTreeMap::new();
-        for path in paths {
-            let Some(mut look) = media::look(&path) else { continue };
+        for path in &near {
+            let Some(look) = self.see(path) else { continue };
             // The families of other sets are closed again: a directory may hold more than there are descriptors.
             if let Some((id, family)) = look.set().zip(look.family.take()).filter(|(id, _)| concerned.contains(id)) {
                 members.entry(id).or_default().push(family);
             }
-            scene.seen.insert(path, look);
         }
         members.retain(|_, families| {
             families.sort_by_key(|family| family.header().family);
             families.dedup_by_key(|family| family.header().family);
             MediaSet::check_whole(families).is_ok()
         });
-        scene.whole = members.into_keys().collect();
+        self.whole = members.into_keys().collect();
+        self.uncommitted = self.never_committed(found);
+    }
+
+    /// Sets of which a working file has no footer, and nobody holds it.
+    fn never_committed(&self, found: &[Leftover]) -> BTreeSet<Uuid> {
         let unfinished = found.iter().filter(|leftover| {
-            let look = scene.seen.get(&leftover.path);
+            let look = self.seen.get(&leftover.path);
             leftover.kind == LeftoverKind::New && leftover.dead && look.is_some_and(|look| look.unfinished)
         });
         // Where the family has its final name already, or the first family has, the file is somebody's copy, no proof.
         let published = |leftover: &&Leftover| {
-            scene.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| id.to_string() == leftover.set_id)
+            self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| id.to_string() == leftover.set_id)
         };
         let unfinished = unfinished.filter(|leftover| !published(leftover));
         let unfinished = unfinished.filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
-        let committed = |id: &Uuid| scene.seen.iter().any(|(path, look)| look.is_published_first(path, *id));
-        scene.uncommitted = unfinished.filter(|id| !scene.whole.contains(id) && !committed(id)).collect();
-        scene
+        let committed = |id: &Uuid| self.seen.iter().any(|(path, look)| look.is_published_first(path, *id));
+        unfinished.filter(|id| !self.whole.contains(id) && !committed(id)).collect()
     }
 
     /// Families that got their final names before their set was given up. They go first: the unfinished one is the proof.
