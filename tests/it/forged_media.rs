@@ -19,7 +19,8 @@ fn full(options: &str) -> World {
     world
 }
 
-/// The forged set is refused by verify and by restore, for this reason; an honest forgery is not.
+/// The forged set is refused by verify and by restore, for this reason; an honest forgery is not. A page map that is wrong is
+/// refused by verify, and no base: a restore needs no map.
 struct Refusal {
     world: World,
     originals: Vec<Vec<u8>>,
@@ -36,12 +37,25 @@ impl Refusal {
         refusal
     }
 
-    #[track_caller]
-    fn with(&self, cause: &str, edit: impl FnOnce(&mut [ForgedFamily])) {
+    fn forge(&self, edit: impl FnOnce(&mut [ForgedFamily])) {
         for (name, bytes) in FAMILIES.iter().zip(&self.originals) {
             self.world.write(name, bytes);
         }
         forge(&self.world, &FAMILIES, self.key.as_ref(), edit);
+    }
+
+    #[track_caller]
+    fn of_the_map(&self, cause: &str, edit: impl FnOnce(&mut [ForgedFamily])) {
+        self.forge(edit);
+        let ended = self.world.run(&format!("verify {}", self.from)).with_code(3);
+        assert!(ended.err.contains(cause), "{cause}: {ended}");
+        self.world.run(&format!("restore {} --into sqlite:whole.db", self.from)).done();
+        std::fs::remove_file(self.world.at("whole.db")).unwrap();
+    }
+
+    #[track_caller]
+    fn with(&self, cause: &str, edit: impl FnOnce(&mut [ForgedFamily])) {
+        self.forge(edit);
         for line in [format!("verify {}", self.from), format!("restore {} --into sqlite:copy.db", self.from)] {
             let ended = self.world.run(&line).with_code(3);
             assert!(ended.err.contains(cause), "{cause}: {ended}");
@@ -118,26 +132,26 @@ fn runs_that_are_not_of_whole_units_are_refused() {
 }
 
 #[test]
-fn a_page_map_that_does_not_fit_the_data_is_refused() {
+fn a_page_map_that_does_not_fit_the_data_is_refused_by_verify_and_the_data_still_restored() {
     let refusal = Refusal::of(full(""), FROM, None);
     let cause = "its page map does not fit its data";
     // A hash of something else; two hashes that are swapped; a unit that is said to be zero; a ZERO unit with a hash.
-    refusal.with(cause, |families| block(families, BlockKind::Map, 0).plain[16] ^= 1);
-    refusal.with(cause, |families| {
+    refusal.of_the_map(cause, |families| block(families, BlockKind::Map, 0).plain[16] ^= 1);
+    refusal.of_the_map(cause, |families| {
         let entries = &mut block(families, BlockKind::Map, 0).plain;
         let (one, two) = entries.split_at_mut(16);
         assert_ne!(one[..16], two[..16]);
         one[..16].swap_with_slice(&mut two[..16]);
     });
-    refusal.with(cause, |families| block(families, BlockKind::Map, 0).plain[..16].fill(0));
-    refusal.with(cause, |families| {
+    refusal.of_the_map(cause, |families| block(families, BlockKind::Map, 0).plain[..16].fill(0));
+    refusal.of_the_map(cause, |families| {
         let entries = &mut block(families, BlockKind::Map, 0).plain;
         let zero = entries.chunks_mut(16).find(|entry| **entry == [0; 16]).expect("a unit that is zero");
         zero[0] = 1;
     });
     // The data of one unit, changed under every checksum: the database is no longer what was hashed.
-    refusal.with(cause, |families| block(families, BlockKind::Data, 0).plain[100] ^= 1);
-    refusal.with(cause, |families| {
+    refusal.of_the_map(cause, |families| block(families, BlockKind::Data, 0).plain[100] ^= 1);
+    refusal.of_the_map(cause, |families| {
         let seed = |family: &mut ForgedFamily| {
             let text = String::from_utf8(family.of(BlockKind::Manifest).next().unwrap().plain.clone()).unwrap();
             let at = text.find("\"seed\":\"").expect("a seed") + 8;
@@ -149,11 +163,11 @@ fn a_page_map_that_does_not_fit_the_data_is_refused() {
 }
 
 #[test]
-fn map_blocks_that_are_no_windows_of_their_stream_are_refused() {
+fn map_blocks_that_are_no_windows_of_their_stream_are_refused_by_verify() {
     let refusal = Refusal::of(full(""), FROM, None);
-    refusal.with("no window of its stream", |families| block(families, BlockKind::Map, 0).runs[0].length -= 4096);
-    refusal.with("too few or too many entries", |families| block(families, BlockKind::Map, 0).plain.truncate(32));
-    refusal.with("its page map has a gap, or a part twice", |families| {
+    refusal.of_the_map("no window of its stream", |families| block(families, BlockKind::Map, 0).runs[0].length -= 4096);
+    refusal.of_the_map("too few or too many entries", |families| block(families, BlockKind::Map, 0).plain.truncate(32));
+    refusal.of_the_map("its page map has a gap, or a part twice", |families| {
         let mut second = block(families, BlockKind::Map, 0).clone();
         // A new number, the highest, so that nothing else is wrong.
         second.header.sequence = families.iter().map(|family| family.blocks.len() as u64).sum();

@@ -92,7 +92,7 @@ impl Unpack<'_> {
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
-            tally: Tally::new(&header, seed),
+            tally: Tally::new(&header, seed, self.target.discards()),
         };
         let mut ahead = set.take_ahead();
         let parsed = Mutex::new(Vec::new());

@@ -16,6 +16,8 @@ use crate::media::{
 pub(super) struct Tally<'a> {
     header: &'a SetHeader,
     weights: Weights,
+    /// Whether the page map is looked at.
+    maps: bool,
     /// Hashes units as the page map does; `None` when its seed is not known: in a pipe the manifest comes last.
     hasher: Option<UnitHasher>,
     sums: Mutex<Sums>,
@@ -58,8 +60,9 @@ impl StreamSums {
 }
 
 impl<'a> Tally<'a> {
-    /// Of nothing so far; `seed` is that of the page map, where it is known.
-    pub fn new(header: &'a SetHeader, seed: Option<u64>) -> Self {
+    /// Of nothing so far; `seed` is that of the page map, where it is known. Without `maps`, what the page map says does not
+    /// matter: a restore needs none, and whole data must come back also from a set whose map is not.
+    pub fn new(header: &'a SetHeader, seed: Option<u64>, maps: bool) -> Self {
         let full = header.kind == SetKind::Full;
         let sums = Sums {
             streams: vec![StreamSums::default(); header.streams.len()],
@@ -67,8 +70,8 @@ impl<'a> Tally<'a> {
             spans: Balance::default(),
             claims: (!full).then(|| Claims::new(&header.streams)),
         };
-        let hasher = seed.filter(|_| full).map(UnitHasher::new);
-        Self { header, weights: Weights::random(), hasher, sums: Mutex::new(sums) }
+        let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
+        Self { header, weights: Weights::random(), maps, hasher, sums: Mutex::new(sums) }
     }
 
     /// The weights of this run, for the balances that parsers keep.
@@ -85,7 +88,10 @@ impl<'a> Tally<'a> {
         let end = runs.last().map_or(0, Run::end);
         require(end <= stream.size, "a run ends behind the end of its stream")?;
         let share = match block.kind {
-            BlockKind::Map => self.map_block(stream, runs, plain)?,
+            BlockKind::Map => {
+                require(stream.map_window > 0, "a page map that the header does not announce")?;
+                if self.maps { self.map_block(stream, runs, plain)? } else { StreamSums::default() }
+            }
             _ => self.data_block(stream, runs, plain)?,
         };
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +139,6 @@ impl<'a> Tally<'a> {
     }
 
     fn map_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Flaw> {
-        require(stream.map_window > 0, "a page map that the header does not announce")?;
         let unit = u64::from(stream.unit);
         let window = unit * u64::from(stream.map_window);
         let &[run] = runs else { return Err(broken("a map block without its range")) };
@@ -187,8 +192,9 @@ impl<'a> Tally<'a> {
             };
             whole(sums.data.saturating_add(sums.zero) == stream.size, "it does not hold every byte of its database")?;
             whole(once(sums.covered), "it holds a part of its database twice, and another not at all")?;
-            whole(stream.map_window == 0 || once(sums.mapped), "its page map has a gap, or a part twice")?;
-            let fits = stream.map_window == 0 || sums.hashes.is_even() && sums.zeros.is_even();
+            let unmapped = stream.map_window == 0 || !self.maps;
+            whole(unmapped || once(sums.mapped), "its page map has a gap, or a part twice")?;
+            let fits = unmapped || sums.hashes.is_even() && sums.zeros.is_even();
             whole(fits, "its page map does not fit its data")?;
         }
         Ok(())
