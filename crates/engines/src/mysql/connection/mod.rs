@@ -110,10 +110,24 @@ impl Connection {
         }
     }
 
-    /// Starts reading the next message, however long: read it with [`Message::read_exact`] and [`Message::end`].
-    pub fn message(&mut self) -> Result<Message<'_>> {
-        let payload = self.packets.begin()?;
-        Ok(Message { packets: &mut self.packets, payload })
+    /// Starts reading the next message, however long.
+    pub fn begin(&mut self) -> Result<Message> {
+        self.packets.begin().map(Message)
+    }
+
+    /// Fills `buffer` with the next bytes of the message; an error if it has fewer.
+    pub fn read_exact(&mut self, message: &mut Message, buffer: &mut [u8]) -> Result<()> {
+        self.packets.read_exact(&mut message.0, buffer)
+    }
+
+    /// The rest of the message, of at most `limit` bytes.
+    pub fn rest(&mut self, message: Message, limit: usize) -> Result<Vec<u8>> {
+        self.packets.read_rest(message.0, limit)
+    }
+
+    /// An error if the message has more bytes.
+    pub fn end(&mut self, mut message: Message) -> Result<()> {
+        self.packets.end(&mut message.0)
     }
 
     /// How long the server may be silent from now on.
@@ -146,28 +160,8 @@ impl Connection {
     }
 }
 
-/// A message that is being read.
-pub struct Message<'a> {
-    packets: &'a mut PacketStream,
-    payload: Payload,
-}
-
-impl Message<'_> {
-    /// Fills `buffer` with the next bytes of the message; an error if it has fewer.
-    pub fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.packets.read_exact(&mut self.payload, buffer)
-    }
-
-    /// The rest of the message, of at most `limit` bytes.
-    pub fn rest(self, limit: usize) -> Result<Vec<u8>> {
-        self.packets.read_rest(self.payload, limit)
-    }
-
-    /// An error if the message has more bytes.
-    pub fn end(mut self) -> Result<()> {
-        self.packets.end(&mut self.payload)
-    }
-}
+/// Where in a message of the connection the reader stands.
+pub struct Message(Payload);
 
 fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
     let payload = packets.read(LOGIN_PACKET_MAX)?;
