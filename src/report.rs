@@ -79,6 +79,8 @@ pub struct Report {
     pub writers_blocked_s: f64,
     /// What went not quite as it should.
     pub warnings: Vec<String>,
+    /// What is worth knowing, and nothing to be done about.
+    pub notes: Vec<String>,
     /// Behind `stages`.
     #[serde(skip)]
     accounts: Vec<Stage>,
@@ -104,6 +106,8 @@ pub struct PoolReport {
     pub max_transfer_size: u64,
     /// Their product.
     pub bytes: u64,
+    /// Contexts of the codecs, all workers together, beside the pool.
+    pub codec_bytes: u64,
 }
 
 /// One stage, summed over its threads.

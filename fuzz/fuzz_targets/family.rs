@@ -101,7 +101,8 @@ fn read(shelf: &Shelf, how: u8) {
         0 => {}
         1 => {
             let restored = unpack(size, filed, |set| Box::new(Bounds(set.header().clone())));
-            assert_eq!(verified, restored, "verify and restore do not agree");
+            // Not the other way: a restore does not look at the page map.
+            assert!(!verified || restored, "verify accepts what restore refuses");
         }
         2 => {
             let from_pipe = unpack(size, piped, |_| Box::new(NullTarget));

@@ -121,9 +121,27 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
             "say which is meant with --set ID",
         ));
     }
-    let of_chain =
-        usable.iter().copied().filter(|&at| at == last_full || found[at].base == Some(found[last_full].backup_set_id));
-    Ok(of_chain.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
+    let base = Some(found[last_full].backup_set_id);
+    let differentials = usable.iter().copied().filter(|&at| found[at].base == base);
+    // A differential is later than its full, whatever the clock said.
+    Ok(differentials.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
+}
+
+/// What a clock may be off before it is doubted, in microseconds.
+const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
+
+/// Sets whose times cannot be right, now being `now` (microseconds since 1970): which is the newest is not sure then.
+pub fn clock_doubts(found: &[FoundSet], now: i64) -> Vec<String> {
+    let unsure = "a clock was wrong, and which set is the newest is not sure: choose with --set";
+    let doubt = |set: &FoundSet| {
+        let full = found.iter().find(|full| Some(full.backup_set_id) == set.base);
+        if let Some(full) = full.filter(|full| full.started_at > set.started_at) {
+            return Some(format!("{} is dated before its full, {}: {unsure}", title(set), show_time(full.started_at)));
+        }
+        let ahead = set.started_at > now.saturating_add(CLOCK_TOLERANCE);
+        ahead.then(|| format!("{} is dated in the future: {unsure}", title(set)))
+    };
+    found.iter().filter_map(doubt).collect()
 }
 
 /// True when a killed `--init` had `new` take the names of `old`.
@@ -180,7 +198,12 @@ fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
 }
 
 fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> Vec<String> {
-    let newer = found.iter().filter(|set| set.started_at > found[chosen].started_at);
+    let full = &found[chosen];
+    // A differential is later than its full, whatever the clock said.
+    let later = |set: &&FoundSet| {
+        set.started_at > full.started_at || (full.kind == SetKind::Full && set.base == Some(full.backup_set_id))
+    };
+    let newer = found.iter().filter(later);
     newer
         .filter_map(|set| {
             set.incomplete.as_ref().map(|why| format!("{} is newer, but cannot be used: {why}", title(set)))
@@ -272,6 +295,17 @@ mod tests {
         let other = FoundSet { database: Some("/data/other.db".into()), ..full(2, 20) };
         let choice = Choice { latest: true, set: None };
         assert!(choose(&[full(1, 10), other], &choice).unwrap_err().to_string().contains("/data/other.db"));
+    }
+
+    #[test]
+    fn a_differential_is_later_than_its_full_whatever_the_clock_said_and_the_clock_is_doubted() {
+        let found = [full(1, 100), set(2, SetKind::Differential, Some(1), 40)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1]);
+        let doubts = clock_doubts(&found, 200);
+        assert!(doubts.len() == 1 && doubts[0].contains("before its full") && doubts[0].contains("--set"));
+        let doubts = clock_doubts(&[full(1, 2 * CLOCK_TOLERANCE)], 0);
+        assert!(doubts.len() == 1 && doubts[0].contains("in the future"));
+        assert!(clock_doubts(&[full(1, CLOCK_TOLERANCE)], 0).is_empty());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fullbore::chain::Choice;
 use fullbore::config::Config;
+use fullbore::job::reading::Reading;
 use fullbore::{Result, units};
 use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 
@@ -78,7 +80,7 @@ pub struct Backup {
     /// Keep this backup outside the chain: no differential will be based on it by itself.
     #[arg(long)]
     pub copy_only: bool,
-    /// Replace families that exist. The old set stays whole until the new one is durable.
+    /// Replace families that exist: all of a set, or none of it. The old set stays whole until the new one is durable.
     #[arg(long)]
     pub init: bool,
     /// Make missing directories. Without it a missing directory is an error: it may be a disk that is not mounted.
@@ -366,6 +368,16 @@ impl Tuning {
             workers: self.workers.or(config.workers),
             ..Knobs::default()
         }
+    }
+}
+
+/// What restore and verify read, with the configuration where a flag was left out.
+pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: &Tuning, config: &Config) -> Reading {
+    Reading {
+        from: from.to_vec(),
+        knobs: tuning.knobs(config),
+        key: key.cloned().or_else(|| config.key.clone()),
+        choice: Choice { set: chosen.set.clone(), latest: chosen.latest },
     }
 }
 

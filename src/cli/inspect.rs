@@ -35,15 +35,15 @@ pub fn list(args: &List) -> Result<u8> {
 }
 
 fn print_sets(from: &[String], json: bool, show: impl Fn(&[SetSummary])) -> Result<u8> {
-    let (sets, notes) = inspect::header(from)?;
+    let (sets, remarks) = inspect::header(from)?;
     if json {
         print_json(&sets)?;
     } else {
         show(&sets);
     }
-    notes.iter().for_each(|note| show::warning(note));
-    let incomplete = sets.iter().any(|set| !set.complete);
-    Ok(if notes.is_empty() && !incomplete { 0 } else { WITH_WARNINGS })
+    remarks.warnings.iter().for_each(|warning| show::warning(warning));
+    remarks.notes.iter().for_each(|note| show::note(note));
+    Ok(if remarks.warnings.is_empty() && !remarks.incomplete { 0 } else { WITH_WARNINGS })
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {

@@ -94,8 +94,9 @@ fn with_report(
         None => Ok(()),
         Some(to) => write_report(to, &report),
     };
-    for warning in &report.warnings {
-        show::warning(warning);
+    report.warnings.iter().for_each(|warning| show::warning(warning));
+    if !shown.quiet {
+        report.notes.iter().for_each(|note| show::note(note));
     }
     match &done {
         Ok(()) if !shown.quiet && !matches!(shown.report, Some(ReportTo::Output)) => result_line(&report),

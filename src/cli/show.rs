@@ -47,6 +47,11 @@ pub fn warning(text: &str) {
     message(&format!("warning: {text}"));
 }
 
+/// Something worth knowing, and nothing to be done about.
+pub fn note(text: &str) {
+    message(&format!("note: {text}"));
+}
+
 /// What clap has to say: help and version to standard output, errors to standard error.
 pub fn clap_error(error: &clap::Error) -> ExitCode {
     let _ = error.print();
@@ -157,14 +162,22 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
     }
 }
 
+/// What the job has planned to take: pool, codecs and their sum.
+fn memory(report: &Report) -> String {
+    let pool = &report.pool;
+    format!(
+        "pool {} ({} buffers × {}) + codecs {} = {}",
+        show_bytes(pool.bytes),
+        pool.buffer_count,
+        show_bytes(pool.max_transfer_size),
+        show_bytes(pool.codec_bytes),
+        show_bytes(pool.bytes + pool.codec_bytes),
+    )
+}
+
 fn plan(report: &Report, out: &mut Vec<String>) {
     out.push("plan (nothing was written):".to_owned());
-    out.push(format!(
-        "  pool: {} buffers × {} = {}",
-        report.pool.buffer_count,
-        show_bytes(report.pool.max_transfer_size),
-        show_bytes(report.pool.bytes),
-    ));
+    out.push(format!("  memory: {}", memory(report)));
     for (at, set) in report.sets.iter().enumerate() {
         out.push(format!("  {}. {set}", at + 1));
     }
@@ -224,10 +237,8 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
         ));
     }
     out.push(format!(
-        "  memory: pool {} ({} × {}), peak {}; processor {:.2} s",
-        show_bytes(report.pool.bytes),
-        report.pool.buffer_count,
-        show_bytes(report.pool.max_transfer_size),
+        "  memory: {}, peak {}; processor {:.2} s",
+        memory(report),
         show_bytes(report.peak_rss_bytes),
         report.cpu_s,
     ));

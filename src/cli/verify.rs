@@ -1,21 +1,15 @@
 //! `fullbore verify`.
 
 use fullbore::Result;
-use fullbore::chain::Choice;
 use fullbore::config::Config;
-use fullbore::job::verify::{self, Request};
+use fullbore::job::verify;
 
-use super::args::Verify;
+use super::args::{Verify, reading};
 use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Verify, config: &Config) -> Result<u8> {
-    let request = Request {
-        from: args.from.clone(),
-        knobs: args.tuning.knobs(config),
-        key: args.key.clone().or_else(|| config.key.clone()),
-        choice: Choice { set: args.chosen.set.clone(), latest: args.chosen.latest },
-    };
+    let request = reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
     super::with_report(
         "verify",
         &args.shown,

@@ -17,6 +17,8 @@ pub(super) struct Exclusive {
 /// Takes the lock of `database`, or refuses; with `wait`, waits for the other run.
 pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct) -> Result<Exclusive> {
     let path = directory()?.join(format!("{:016x}.lock", fingerprint(identity)));
+    // Never removed: a run that waits for a removed file and one that makes it anew would hold two locks. They are empty,
+    // one for each database that was ever backed up, and gone with /run at the next start of the machine.
     let failed = |e| Error::io("open the lock file", path.display().to_string(), e);
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
     loop {

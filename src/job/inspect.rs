@@ -8,7 +8,7 @@ use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::media::{self, Found, Heap};
+use super::media::{self, Found};
 use crate::chain;
 
 /// What one set says of itself without a key.
@@ -58,23 +58,41 @@ pub struct SetSummary {
     pub why_incomplete: Option<String>,
 }
 
-/// Looks at what `from` names; the second list has the files that look like families and cannot be read.
+/// What was found beside the sets.
+#[derive(Debug, Clone, Default)]
+pub struct Remarks {
+    /// What is not as it should be.
+    pub warnings: Vec<String>,
+    /// What is worth knowing, and nothing to be done about.
+    pub notes: Vec<String>,
+    /// A set is not whole, and not merely what a killed or running backup has under its working names.
+    pub incomplete: bool,
+}
+
+/// Looks at what `from` names.
 ///
 /// # Errors
 /// Nothing is there.
-pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Vec<String>)> {
-    let Heap { sets, unreadable } = media::find(from)?;
-    if sets.is_empty() && unreadable.is_empty() {
-        return Err(Error::incomplete(
-            "--from",
-            "no backup set was found there",
-            "name the directory or the families of a backup",
-        ));
+pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Remarks)> {
+    let heap = media::find(from)?;
+    heap.must_hold_something()?;
+    let summaries = heap.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
+    let (leftovers, damaged): (Vec<_>, Vec<_>) = heap.unreadable.iter().partition(|unreadable| unreadable.leftover);
+    let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
+    let named = |bad: &&media::Unreadable| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error));
+    let mut remarks = Remarks {
+        warnings: damaged.iter().map(named).collect(),
+        notes: heap.notes.iter().cloned().chain(heap.leftover_notes()).collect(),
+        incomplete: heap
+            .sets
+            .iter()
+            .any(|found| found.set.incomplete.is_some() && !(any_whole && found.set.interrupted)),
+    };
+    if !any_whole {
+        remarks.warnings.extend(leftovers.iter().map(named));
     }
-    let summaries = sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
-    let notes =
-        unreadable.iter().map(|bad| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error))).collect();
-    Ok((summaries, notes))
+    remarks.warnings.extend(chain::clock_doubts(&heap.known(), jiff::Timestamp::now().as_microsecond()));
+    Ok((summaries, remarks))
 }
 
 fn summary(found: &Found) -> Result<SetSummary> {
@@ -136,11 +154,7 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest
         return Err(Error::incomplete("media set", note, "give all families of the set, also those on other disks"));
     }
     if manifests.is_empty() {
-        return Err(Error::incomplete(
-            "--from",
-            "no backup set was found there",
-            "name the directory or the families of a backup",
-        ));
+        return Err(media::nothing_found());
     }
     Ok((manifests, notes))
 }

@@ -19,6 +19,8 @@ use super::Conduct;
 use crate::report::LimitReport;
 use crate::units::mib_per_s;
 
+/// What the names of its files begin with.
+pub(super) const PROBE_NAME: &str = ".fullbore-probe-";
 /// How often each part is measured.
 const PROBES: usize = 3;
 /// How long one probe may take.
@@ -316,7 +318,7 @@ fn measure_writes(directories: &[PathBuf], plan: &Plan, copying: Option<&Copying
     let mut sinks = Vec::new();
     for (at, directory) in directories.iter().enumerate() {
         let id = uuid::Uuid::new_v4().to_string();
-        let name = directory.join(format!(".fullbore-probe-{at}"));
+        let name = directory.join(format!("{PROBE_NAME}{at}"));
         let options =
             sink::Options { queue_depth: plan.queue_depth, expected_size: Some(per_device), ..sink::Options::new(id) };
         sinks.push(sink::open(&Device::file(name), options)?);

@@ -3,20 +3,22 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fullbore_core::cipher::{KeyFile, SecretKey, Sidecar, WrappedKey};
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
-use fullbore_core::media::SetHeader;
+use fullbore_core::media::{FOOTER, FamilyHeader, Footer, HEADER_MIN, SetHeader};
 use fullbore_core::pool::Pool;
-use fullbore_core::sink::leftovers;
+use fullbore_core::sink::{leftovers, real_name};
 use fullbore_core::supply;
 use fullbore_core::unpack::{Family, MediaSet, group};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::limit::PROBE_NAME;
 use crate::chain::FoundSet;
 
 /// What the first bytes of every family are.
@@ -48,6 +50,34 @@ pub struct Heap {
     pub sets: Vec<Found>,
     /// Files that look like families and cannot be read, and why: leftovers of a killed run are not damage.
     pub unreadable: Vec<Unreadable>,
+    /// What was passed over because it changes nothing.
+    pub notes: Vec<String>,
+}
+
+impl Heap {
+    /// What the sets are chosen by.
+    pub fn known(&self) -> Vec<FoundSet> {
+        self.sets.iter().map(|found| found.set.clone()).collect()
+    }
+
+    /// The error when nothing at all is there.
+    ///
+    /// # Errors
+    /// No set and no family was found.
+    pub fn must_hold_something(&self) -> Result<()> {
+        if self.sets.is_empty() && self.unreadable.is_empty() { Err(nothing_found()) } else { Ok(()) }
+    }
+
+    /// Tells the dead files of a killed backup, and those of a running one, from damage.
+    pub fn leftover_notes(&self) -> Vec<String> {
+        let leftovers = self.unreadable.iter().filter(|unreadable| unreadable.leftover);
+        leftovers.map(Unreadable::as_leftover).collect()
+    }
+}
+
+pub(super) fn nothing_found() -> Error {
+    let hint = "name the directory or the families of a backup";
+    Error::incomplete("--from", "no backup set was found there", hint)
 }
 
 /// A file that begins like a family and is none.
@@ -58,6 +88,22 @@ pub struct Unreadable {
     pub error: Error,
     /// It has a working name: a run was killed, or still goes on.
     pub leftover: bool,
+    /// The media set that it belongs to, if its header can be read.
+    pub set: Option<Uuid>,
+}
+
+impl Unreadable {
+    fn as_leftover(&self) -> String {
+        let path = self.path.display();
+        let held = fs::File::open(&self.path)
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
+        if held {
+            return format!("`{path}` is being written by a running backup");
+        }
+        format!(
+            "`{path}` is what a killed backup has left; the next backup of that database into this directory removes it"
+        )
+    }
 }
 
 struct Candidate {
@@ -96,20 +142,31 @@ pub fn find(from: &[String]) -> Result<Heap> {
     candidates
         .retain(|candidate| seen.insert(fs::canonicalize(&candidate.path).unwrap_or_else(|_| candidate.path.clone())));
     let nothing = Pool::new(0, 4096)?;
-    let mut families = Vec::new();
-    let mut unreadable = Vec::new();
+    let (mut families, mut unreadable, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for Candidate { path, named, leftover } in candidates {
-        if !named && !begins_like_a_family(&path) && !is_hidden_family(&path) {
+        // A backup that was killed at its beginning has not written its header yet.
+        let begun = leftover && !is_probe(&path);
+        if !named && !begun && !begins_like_a_family(&path) && !is_hidden_family(&path) {
             continue;
         }
         match open(&path, &nothing, 1).and_then(Family::open) {
             Ok(family) => families.push(family),
             Err(error) if named && !leftover => return Err(error),
-            Err(error) => unreadable.push(Unreadable { path, error, leftover }),
+            Err(error) => {
+                let header = fs::File::open(&path).ok().and_then(|file| header_of(&file));
+                let set = header.map(|header| header.set.media_set_id).or_else(|| set_in_working_name(&path));
+                unreadable.push(Unreadable { path, error, leftover, set });
+            }
         }
     }
-    let sets = group(families).into_iter().map(|(id, members)| describe(id, members)).collect();
-    Ok(Heap { sets, unreadable })
+    let mut sets: Vec<Found> =
+        group(families).into_iter().map(|(id, members)| describe(id, members, &mut notes)).collect();
+    // The published families of a backup whose others are still under working names.
+    for found in &mut sets {
+        let other = |unreadable: &Unreadable| unreadable.leftover && unreadable.set == Some(found.media_set_id);
+        found.set.interrupted |= unreadable.iter().any(other);
+    }
+    Ok(Heap { sets, unreadable, notes })
 }
 
 fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
@@ -127,14 +184,7 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
         return list(&path, into);
     }
     if path.exists() || !text.contains(['*', '?', '[']) {
-        let beside = leftovers_of(&path);
-        let moved_away = !path.exists() && !beside.is_empty();
-        into.extend(beside);
-        if moved_away {
-            // A killed `--init` has left the family under its working names only.
-            return Ok(());
-        }
-        into.push(Candidate { leftover: has_working_name(&path), path, named: true });
+        collect_file(path, true, into);
         return Ok(());
     }
     let pattern = path.to_string_lossy();
@@ -142,9 +192,10 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
         Error::usage(format!("--from {text}"), format!("is no pattern: {e}"), "quote it, and use *, ? and [...]")
     };
     let before = into.len();
-    for hit in glob::glob(&pattern).map_err(wrong)?.flatten().filter(|hit| hit.is_file()) {
-        into.extend(leftovers_of(&hit));
-        into.push(Candidate { leftover: has_working_name(&hit), path: hit, named: true });
+    for hit in glob::glob(&pattern).map_err(wrong)?.flatten().filter(|hit| hit.is_file() || hit.is_symlink()) {
+        // A damaged family need not be of the set that is meant; any other file was not meant at all.
+        let named = !begins_like_a_family(&hit);
+        collect_file(hit, named, into);
     }
     if into.len() == before {
         return Err(Error::refused(
@@ -156,11 +207,24 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
     Ok(())
 }
 
+fn collect_file(path: PathBuf, named: bool, into: &mut Vec<Candidate>) {
+    let beside = leftovers_of(&path);
+    // A killed `--init` may have left the family under its working names only.
+    let moved_away = !path.exists() && !beside.is_empty();
+    into.extend(beside);
+    if !moved_away {
+        into.push(Candidate { leftover: has_working_name(&path), path, named });
+    }
+}
+
 fn list(directory: &Path, into: &mut Vec<Candidate>) -> Result<()> {
     let failed = |e| Error::io("list", directory.display().to_string(), e);
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
+        if path.is_symlink() {
+            into.extend(leftovers_of(&path));
+        }
         if path.is_file() {
             paths.push(path);
         }
@@ -176,8 +240,14 @@ fn leftovers_of(path: &Path) -> Vec<Candidate> {
     found.into_iter().map(|leftover| Candidate { path: leftover.path, named: false, leftover: true }).collect()
 }
 
-fn has_working_name(path: &Path) -> bool {
+/// True for `NAME.new-SETID` and `NAME.old-SETID`.
+pub(super) fn has_working_name(path: &Path) -> bool {
     without_working_part(&path.file_name().unwrap_or_default().to_string_lossy()).is_some()
+}
+
+/// What `--measure-limit` writes to; see `limit.rs`.
+fn is_probe(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME))
 }
 
 /// What stands before `.new-SETID` or `.old-SETID`, if the name ends in one of them.
@@ -186,9 +256,16 @@ fn without_working_part(name: &str) -> Option<&str> {
     before(".new-").or_else(|| before(".old-"))
 }
 
-/// The path without what a working name adds.
+/// The id in a working name.
+fn set_in_working_name(path: &Path) -> Option<Uuid> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    without_working_part(&name)?;
+    Uuid::try_parse(name.get(name.len() - 36..)?).ok()
+}
+
+/// The path without links at its end, and without what a working name adds.
 fn final_name(path: &Path) -> String {
-    let shown = path.display().to_string();
+    let shown = real_name(path).display().to_string();
     without_working_part(&shown).unwrap_or(&shown).to_owned()
 }
 
@@ -196,6 +273,64 @@ fn final_name(path: &Path) -> String {
 pub(super) fn begins_like_a_family(path: &Path) -> bool {
     let mut magic = [0; 8];
     fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+}
+
+/// What one look at a file told.
+pub(super) struct Look {
+    /// Its header, if it has one that can be read.
+    pub header: Option<FamilyHeader>,
+    /// Header and footer are as they should be.
+    pub family: Option<Family>,
+    /// It could be read, and no footer is at its end: whoever wrote it never came so far.
+    pub unfinished: bool,
+}
+
+impl Look {
+    /// The media set of a family with header and footer.
+    pub fn set(&self) -> Option<Uuid> {
+        self.header.as_ref().filter(|_| !self.unfinished).map(|header| header.set.media_set_id)
+    }
+
+    /// When that set was begun.
+    pub fn started_at(&self) -> Option<i64> {
+        self.header.as_ref().filter(|_| !self.unfinished).map(|header| header.set.started_at)
+    }
+
+    /// True for a first family of the set `id` under its final name: a commit record.
+    pub fn is_published_first(&self, path: &Path, id: Uuid) -> bool {
+        self.set() == Some(id)
+            && self.header.as_ref().is_some_and(|header| header.family == 1)
+            && !has_working_name(path)
+    }
+}
+
+/// Looks at a file once; `None` when it cannot be read, or when only a newer program may judge it.
+pub(super) fn look(path: &Path) -> Option<Look> {
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let nothing = Pool::new(0, 4096).ok()?;
+    match open(path, &nothing, 1).and_then(Family::open) {
+        Ok(family) => Some(Look { header: Some(family.header().clone()), family: Some(family), unfinished: false }),
+        Err(Error::Damaged { .. } | Error::Incomplete { .. }) => {
+            let file = fs::File::open(path).ok()?;
+            let mut end = vec![0; FOOTER];
+            let footer = match metadata.len().checked_sub(FOOTER as u64) {
+                Some(at) => file.read_exact_at(&mut end, at).map(|()| Footer::decode(&end).is_ok()).ok()?,
+                None => false,
+            };
+            Some(Look { header: header_of(&file), family: None, unfinished: !footer })
+        }
+        Err(_) => None,
+    }
+}
+
+/// The header alone, of a family whose end may be missing.
+fn header_of(file: &fs::File) -> Option<FamilyHeader> {
+    let mut start = vec![0; HEADER_MIN];
+    file.read_exact_at(&mut start, 0).ok()?;
+    let length = FamilyHeader::length(&start).ok()?;
+    start.resize(length, 0);
+    file.read_exact_at(&mut start, 0).ok()?;
+    FamilyHeader::decode(&start).ok()
 }
 
 /// A family, going by its name, that this user may not read: to be named, not passed over.
@@ -208,8 +343,21 @@ fn open(path: &Path, pool: &Arc<Pool>, queue_depth: usize) -> Result<Box<dyn sup
     supply::open(&Device::file(path), pool, queue_depth, Mode::from_environment()?)
 }
 
-fn describe(id: Uuid, mut members: Vec<Family>) -> Found {
-    members.sort_by_key(|family| family.header().family);
+fn describe(id: Uuid, mut members: Vec<Family>, notes: &mut Vec<String>) -> Found {
+    // Among copies a final name comes first.
+    let place = |family: &Family| {
+        let path = Path::new(family.device());
+        (family.header().family, has_working_name(path), path.to_owned())
+    };
+    members.sort_by_key(place);
+    members.dedup_by(|copy, first| {
+        // What has the same header and the same footer, and in it the digest of everything between, is a copy.
+        let same = copy.header() == first.header() && copy.footer() == first.footer();
+        if same {
+            notes.push(same_family(Path::new(copy.device()), Path::new(first.device())));
+        }
+        same
+    });
     let header = members[0].header().set.clone();
     let paths: Vec<PathBuf> = members.iter().map(|family| PathBuf::from(family.device())).collect();
     let stored_bytes = members.iter().filter_map(Family::size).sum();
@@ -227,6 +375,12 @@ fn describe(id: Uuid, mut members: Vec<Family>) -> Found {
         names: paths.iter().map(|path| final_name(path)).collect(),
     };
     Found { set, families: header.families, paths, stored_bytes, media_set_id: id, database_bytes, header }
+}
+
+fn same_family(copy: &Path, first: &Path) -> String {
+    let inode = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let what = if inode(copy) == inode(first) { "is the same file as" } else { "is a copy of" };
+    format!("`{}` {what} `{}` and is not read", copy.display(), first.display())
 }
 
 /// The first line of an error: without its hint.

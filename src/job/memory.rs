@@ -21,13 +21,18 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, co
     Err(Error::usage(
         "memory",
         format!(
-            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + {} for codecs and the rest), {} available ({whose})",
+            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + codecs {} + {} for the rest), {} available ({whose})",
             show_bytes(asked),
             show_bytes(u64::from(transfer_size)),
-            show_bytes(codec_bytes + FIXED_MEMORY),
+            show_bytes(codec_bytes),
+            show_bytes(FIXED_MEMORY),
             show_bytes(available),
         ),
-        "lower --buffer-count or --max-transfer-size",
+        if codec_bytes > pool_bytes {
+            "lower --workers, or take a lighter --compression"
+        } else {
+            "lower --buffer-count or --max-transfer-size"
+        },
     ))
 }
 
@@ -94,6 +99,8 @@ mod tests {
 
     #[test]
     fn too_large_a_pool_is_refused_with_what_to_lower() {
+        let text = check(1 << 20, 1, 1 << 20, 1 << 60).unwrap_err().to_string();
+        assert!(text.contains("codecs 1") && text.contains("lower --workers"), "the sum counts: {text}");
         let text = check(1 << 60, 1 << 40, 1 << 20, 0).unwrap_err().to_string();
         assert!(
             text.contains("asked") && text.contains("available") && text.contains("lower --buffer-count"),

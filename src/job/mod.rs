@@ -5,6 +5,7 @@ pub mod inspect;
 pub mod keys;
 pub mod limit;
 pub mod media;
+pub mod reading;
 pub mod restore;
 pub mod verify;
 

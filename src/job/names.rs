@@ -113,6 +113,26 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
     Ok(name)
 }
 
+/// What `template` makes of `database` at any time, as patterns; none when it does not name the database.
+pub(super) fn patterns(template: &str, database: &str) -> Vec<glob::Pattern> {
+    const DATE: &str = "[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]";
+    let time = format!("{DATE}T[0-9][0-9][0-9][0-9][0-9][0-9]Z");
+    if !template.contains("{database}") {
+        return Vec::new();
+    }
+    let kinds = [SetKind::Full, SetKind::Differential, SetKind::Log];
+    let pattern = |kind: SetKind| {
+        let text = glob::Pattern::escape(template)
+            .replace("{database}", &glob::Pattern::escape(database))
+            .replace("{kind}", &kind.to_string())
+            .replace("{time}", &time)
+            .replace("{date}", DATE);
+        let any = ["{set}", "{family}", "{families}"].iter().fold(text, |text, field| text.replace(field, "*"));
+        glob::Pattern::new(&any).ok()
+    };
+    kinds.into_iter().filter_map(pattern).collect()
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -137,6 +157,17 @@ mod tests {
         let names: Vec<_> = devices.iter().map(ToString::to_string).collect();
         assert_eq!(names[0], "/mnt/a/app-full-20261121T100000Z-1of4.bore");
         assert_eq!(names[3], "/mnt/b/app-full-20261121T100000Z-4of4.bore");
+    }
+
+    #[test]
+    fn patterns_fit_the_names_of_this_database_only() {
+        let fit = |database: &str, name: &str| {
+            patterns(DEFAULT_TEMPLATE, database).iter().any(|pattern| pattern.matches(name))
+        };
+        assert!(fit("app", "app-full-20261121T100000Z-1of4.bore"));
+        assert!(fit("a[1]*", "a[1]*-differential-20261121T100000Z-12of40.bore"));
+        assert!(!fit("app", "app-archive-full-20261121T100000Z-1of4.bore"));
+        assert!(patterns("{date}-{family}.bore", "app").is_empty());
     }
 
     #[test]

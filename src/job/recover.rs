@@ -1,131 +1,254 @@
-//! What a killed backup has left beside the names that the next one wants: finished when the set is whole, rolled
-//! back when it is not. Nothing whole is ever removed before its successor is whole under its own names.
+//! What a killed backup has left beside the names that the next one wants, and in its directories: finished when the set
+//! is whole, rolled back when it was surely never committed. Nothing whole is ever removed before its successor is
+//! whole under its own names, and nothing at all that a running backup holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
 use fullbore_core::device::{Device, Place};
-use fullbore_core::io::Mode;
-use fullbore_core::pool::Pool;
-use fullbore_core::sink::{Leftover, LeftoverKind, leftovers};
-use fullbore_core::supply;
+use fullbore_core::sink::{Leftover, LeftoverKind, leftovers, leftovers_in, real_name};
 use fullbore_core::unpack::{Family, MediaSet};
 use uuid::Uuid;
 
-/// Puts right what earlier runs have left beside `devices`; tells what was done.
-pub(super) fn recover(devices: &[Device]) -> Result<Vec<String>> {
-    let names: Vec<PathBuf> = devices
-        .iter()
-        .filter_map(|device| match device.place() {
-            Place::File(path) => Some(path.clone()),
-            Place::Directory(_) | Place::Null | Place::Pipe => None,
-        })
-        .collect();
-    let mut found: Vec<(PathBuf, Leftover)> = Vec::new();
-    for name in &names {
-        found.extend(leftovers(name)?.into_iter().map(|leftover| (name.clone(), leftover)));
-    }
-    found.retain(|(_, leftover)| !leftover.running);
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
-    let sets = look(&names, &found);
-    let mut done = Vec::new();
-    let mut moved = Vec::new();
-    for (name, leftover) in found.iter().filter(|(_, leftover)| leftover.kind == LeftoverKind::New) {
-        moved.extend(settle_new(name, leftover, &sets, &mut done)?.map(|old| (name.clone(), old)));
-    }
-    // What was moved away just now has been replaced as well.
-    found.extend(moved);
-    for (name, leftover) in found.iter().filter(|(_, leftover)| leftover.kind == LeftoverKind::Old) {
-        settle_old(name, leftover, &sets, &mut done)?;
-    }
-    Ok(done)
+use super::media::{self, Look};
+
+/// Which leftovers of other names belong to the database that is backed up now.
+pub(super) struct Ours<'a> {
+    /// The database file.
+    pub database: &'a str,
+    /// What its families are called in directories; for media that do not tell their database.
+    pub patterns: Vec<glob::Pattern>,
 }
 
-/// `NAME.new-ID`: published when its set is whole; removed when a family of its set was surely never finished. Any other
-/// may belong to a whole set of which we see only a part: it is left alone. Returns what had to be moved away for it.
-fn settle_new(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<String>) -> Result<Option<Leftover>> {
-    let path = leftover.path.display();
-    if !set_of(&leftover.path).is_some_and(|id| sets.whole.contains(&id)) {
-        if sets.unfinished.contains(&leftover.set_id) {
-            leftover.remove()?;
-            done.push(format!("removed `{path}`, which a killed backup had not finished"));
-        } else {
-            done.push(format!("left `{path}` alone: a killed backup may have finished its set, whose other families are not named here"));
-        }
-        return Ok(None);
-    }
-    if started_at(name) > started_at(&leftover.path) {
-        done.push(format!("left `{path}` alone: a killed backup had finished it, but what has its name now is newer"));
-        return Ok(None);
-    }
-    let mut aside = None;
-    if let Some(old) = set_of(name).filter(|_| name.exists()) {
-        let mut moved = name.as_os_str().to_owned();
-        moved.push(format!(".old-{old}"));
-        let mut leftover =
-            Leftover { path: name.to_owned(), kind: LeftoverKind::Old, set_id: old.to_string(), running: false };
-        leftover.rename_to(Path::new(&moved))?;
-        leftover.path = moved.into();
-        aside = Some(leftover);
-    }
-    leftover.rename_to(name)?;
-    done.push(format!("gave `{path}` its name: a killed backup had finished it"));
-    Ok(aside)
+/// What was done.
+#[derive(Default)]
+pub(super) struct Recovered {
+    /// What was changed.
+    pub warnings: Vec<String>,
+    /// What was left as it is.
+    pub notes: Vec<String>,
 }
 
-/// `NAME.old-ID`: put back when nothing took its place, removed when a whole set did.
-fn settle_old(name: &Path, leftover: &Leftover, sets: &Sets, done: &mut Vec<String>) -> Result<()> {
-    let path = leftover.path.display();
-    if !name.exists() {
-        leftover.rename_to(name)?;
-        done.push(format!("put `{path}` back under its name: the backup that should replace it was killed"));
-    } else if set_of(name).is_some_and(|id| sets.whole.contains(&id)) {
-        leftover.remove()?;
-        done.push(format!("removed `{path}`: the backup that replaced it is whole"));
-    }
-    Ok(())
-}
-
-/// What is known of the sets that the leftovers belong to.
-struct Sets {
-    /// Media-set ids of sets that are whole among all these files.
-    whole: Vec<Uuid>,
-    /// Ids, as working names have them, of sets of which a family has no footer: their commit record was never written.
-    unfinished: Vec<String>,
-}
-
-fn look(names: &[PathBuf], found: &[(PathBuf, Leftover)]) -> Sets {
-    let paths = names.iter().chain(found.iter().map(|(_, leftover)| &leftover.path));
-    let mut groups: BTreeMap<Uuid, Vec<Family>> = BTreeMap::new();
-    for family in paths.filter_map(|path| open(path)) {
-        groups.entry(family.header().set.media_set_id).or_default().push(family);
-    }
-    groups.retain(|_, members| {
-        members.sort_by_key(|family| family.header().family);
-        members.dedup_by_key(|family| family.header().family);
-        MediaSet::check_whole(members).is_ok()
+/// Puts right what earlier runs have left beside `devices`, and in their directories what is of the same database.
+pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> {
+    let files = devices.iter().filter_map(|device| match device.place() {
+        Place::File(path) => Some(spelled_once(&real_name(path))),
+        Place::Directory(_) | Place::Null | Place::Pipe => None,
     });
-    let new = found.iter().map(|(_, leftover)| leftover).filter(|leftover| leftover.kind == LeftoverKind::New);
-    let unfinished =
-        new.filter(|leftover| open(&leftover.path).is_none()).map(|leftover| leftover.set_id.clone()).collect();
-    Sets { whole: groups.into_keys().collect(), unfinished }
+    let names: Vec<PathBuf> = files.collect();
+    let (mut found, mut scene) = (Vec::new(), Scene::default());
+    for name in &names {
+        found.extend(leftovers(name)?.into_iter().filter(|leftover| !leftover.running));
+    }
+    let directories: BTreeSet<PathBuf> = names.iter().filter_map(|name| name.parent()).map(Path::to_owned).collect();
+    for directory in &directories {
+        // Only what is proved to be dead: these names are not ours to write.
+        let others = leftovers_in(directory)?.into_iter().filter(|other| other.dead && !names.contains(&other.name));
+        found.extend(others.filter(|other| ours.own(other, &mut scene)));
+    }
+    if found.is_empty() {
+        return Ok(Recovered::default());
+    }
+    scene.look(&names, &directories, &found);
+    scene.remove_orphans()?;
+    for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::New) {
+        // What is moved away for it has been replaced as well.
+        if let Some(old) = scene.settle_new(leftover)? {
+            scene.settle_old(&old)?;
+        }
+    }
+    for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::Old) {
+        scene.settle_old(leftover)?;
+    }
+    Ok(scene.done)
 }
 
-fn open(path: &Path) -> Option<Family> {
-    let pool = Pool::new(0, 4096).ok()?;
-    let supply = supply::open(&Device::file(path), &pool, 1, Mode::from_environment().ok()?).ok()?;
-    Family::open(supply).ok()
+/// The name with the real path of its directory, so that no file is met under two names.
+fn spelled_once(name: &Path) -> PathBuf {
+    let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
+    real.join(name.file_name().unwrap_or_default())
 }
 
-/// When the set that the family at `path` belongs to was begun, if it is one.
-fn started_at(path: &Path) -> Option<i64> {
-    open(path).map(|family| family.header().set.started_at)
+impl Ours<'_> {
+    fn own(&self, leftover: &Leftover, scene: &mut Scene) -> bool {
+        let header = scene.see(&leftover.path).and_then(|look| look.header.as_ref());
+        match header.and_then(|header| header.set.label.as_ref()) {
+            Some(label) => same_file(&label.database, self.database),
+            None => {
+                let name = leftover.name.file_name().unwrap_or_default().to_string_lossy();
+                self.patterns.iter().any(|pattern| pattern.matches(&name))
+            }
+        }
+    }
 }
 
-/// The media set that the family at `path` belongs to, if it is one.
-pub(super) fn set_of(path: &Path) -> Option<Uuid> {
-    open(path).map(|family| family.header().set.media_set_id)
+/// True when both paths lead to one file here, or are the same words.
+fn same_file(one: &str, other: &str) -> bool {
+    one == other || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
+}
+
+/// What is known of the leftovers, and of the families around them.
+#[derive(Default)]
+struct Scene {
+    /// Every file that was looked at.
+    seen: BTreeMap<PathBuf, Look>,
+    /// Sets that are whole among all these files.
+    whole: BTreeSet<Uuid>,
+    /// Sets of which a family was never finished: their commit record was never written.
+    uncommitted: BTreeSet<Uuid>,
+    done: Recovered,
+}
+
+impl Scene {
+    /// What one look at the file tells; each is opened once.
+    fn see(&mut self, path: &Path) -> Option<&mut Look> {
+        if !self.seen.contains_key(path) {
+            self.seen.insert(path.to_owned(), media::look(path)?);
+        }
+        self.seen.get_mut(path)
+    }
+
+    fn look(&mut self, names: &[PathBuf], directories: &BTreeSet<PathBuf>, found: &[Leftover]) {
+        let mut concerned: BTreeSet<Uuid> =
+            found.iter().filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok()).collect();
+        let mut near: BTreeSet<PathBuf> = names.iter().cloned().collect();
+        near.extend(found.iter().flat_map(|leftover| [leftover.path.clone(), leftover.name.clone()]));
+        concerned.extend(near.iter().filter_map(|path| self.see(path)?.set()));
+        let around = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
+        near.extend(around.map(|entry| entry.path()));
+        let mut members: BTreeMap<Uuid, Vec<Family>> = BTreeMap::new();
+        for path in &near {
+            let Some(look) = self.see(path) else { continue };
+            // The families of other sets are closed again: a directory may hold more than there are descriptors.
+            if let Some((id, family)) = look.set().zip(look.family.take()).filter(|(id, _)| concerned.contains(id)) {
+                members.entry(id).or_default().push(family);
+            }
+        }
+        members.retain(|_, families| {
+            families.sort_by_key(|family| family.header().family);
+            families.dedup_by_key(|family| family.header().family);
+            MediaSet::check_whole(families).is_ok()
+        });
+        self.whole = members.into_keys().collect();
+        self.uncommitted = self.never_committed(found);
+    }
+
+    /// Sets of which a working file has no footer, and nobody holds it.
+    fn never_committed(&self, found: &[Leftover]) -> BTreeSet<Uuid> {
+        let unfinished = found.iter().filter(|leftover| {
+            let look = self.seen.get(&leftover.path);
+            leftover.kind == LeftoverKind::New && leftover.dead && look.is_some_and(|look| look.unfinished)
+        });
+        // Where the family has its final name already, or the first family has, the file is somebody's copy, no proof.
+        let published = |leftover: &&Leftover| {
+            self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| id.to_string() == leftover.set_id)
+        };
+        let unfinished = unfinished.filter(|leftover| !published(leftover));
+        let unfinished = unfinished.filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
+        let committed = |id: &Uuid| self.seen.iter().any(|(path, look)| look.is_published_first(path, *id));
+        unfinished.filter(|id| !self.whole.contains(id) && !committed(id)).collect()
+    }
+
+    /// Families that got their final names before their set was given up. They go first: the unfinished one is the proof.
+    fn remove_orphans(&mut self) -> Result<()> {
+        let of_uncommitted = |look: &Look| look.set().is_some_and(|id| self.uncommitted.contains(&id));
+        let published = self.seen.iter().filter(|(path, look)| !media::has_working_name(path) && of_uncommitted(look));
+        let orphans: Vec<PathBuf> = published.map(|(path, _)| path.clone()).collect();
+        for path in orphans {
+            let orphan = Leftover {
+                name: path.clone(),
+                kind: LeftoverKind::New,
+                set_id: String::new(),
+                running: false,
+                dead: true,
+                path,
+            };
+            orphan.remove()?;
+            self.seen.remove(&orphan.path);
+            self.warn(&orphan, "removed", ": its set was never finished, for its backup was killed");
+        }
+        Ok(())
+    }
+
+    /// `NAME.new-ID`: published when its set is whole; removed when a family of its set was surely never finished. Any
+    /// other may belong to a whole set of which we see only a part: it is left alone. Returns what had to be moved away.
+    fn settle_new(&mut self, leftover: &Leftover) -> Result<Option<Leftover>> {
+        let Some(look) = self.seen.get(&leftover.path) else { return Ok(None) };
+        let (id, started_at, unfinished) = (look.set(), look.started_at(), look.unfinished);
+        if !id.is_some_and(|id| self.whole.contains(&id)) {
+            let named = Uuid::try_parse(&leftover.set_id).ok();
+            if unfinished || named.is_some_and(|id| self.uncommitted.contains(&id)) {
+                leftover.remove()?;
+                self.seen.remove(&leftover.path);
+                self.warn(leftover, "removed", ", which a killed backup had not finished");
+            } else {
+                self.note(
+                    leftover,
+                    "a killed backup may have finished its set, whose other families are not named here; remove it \
+                     when they are nowhere",
+                );
+            }
+            return Ok(None);
+        }
+        let standing = self.seen.get(&leftover.name);
+        if standing.and_then(Look::started_at) > started_at {
+            self.note(leftover, "a killed backup had finished it, but what has its name now is newer");
+            return Ok(None);
+        }
+        let mut aside = None;
+        if leftover.name.exists() {
+            let Some(old) = standing.and_then(Look::set) else {
+                self.note(leftover, "a killed backup had finished it, but what has its name now is no whole family");
+                return Ok(None);
+            };
+            let mut moved = leftover.name.as_os_str().to_owned();
+            moved.push(format!(".old-{old}"));
+            let mut standing = Leftover {
+                path: leftover.name.clone(),
+                kind: LeftoverKind::Old,
+                set_id: old.to_string(),
+                ..leftover.clone()
+            };
+            self.rename(&standing, Path::new(&moved))?;
+            standing.path = moved.into();
+            aside = Some(standing);
+        }
+        self.rename(leftover, &leftover.name)?;
+        let path = leftover.path.display();
+        self.done.warnings.push(format!("gave `{path}` its name: a killed backup had finished it"));
+        Ok(aside)
+    }
+
+    /// `NAME.old-ID`: put back when nothing took its place, removed when a whole set did.
+    fn settle_old(&mut self, leftover: &Leftover) -> Result<()> {
+        if !leftover.name.exists() {
+            self.rename(leftover, &leftover.name)?;
+            let path = leftover.path.display();
+            let put = format!("put `{path}` back under its name: the backup that should replace it was killed");
+            self.done.warnings.push(put);
+        } else if self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| self.whole.contains(&id)) {
+            leftover.remove()?;
+            self.warn(leftover, "removed", ": the backup that replaced it is whole");
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, leftover: &Leftover, to: &Path) -> Result<()> {
+        leftover.rename_to(to)?;
+        if let Some(look) = self.seen.remove(&leftover.path) {
+            self.seen.insert(to.to_owned(), look);
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, leftover: &Leftover, what: &str, why: &str) {
+        self.done.warnings.push(format!("{what} `{}`{why}", leftover.path.display()));
+    }
+
+    fn note(&mut self, leftover: &Leftover, why: &str) {
+        self.done.notes.push(format!("left `{}` alone: {why}", leftover.path.display()));
+    }
 }

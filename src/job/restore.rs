@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
+use fullbore_core::device::Device;
 use fullbore_core::io::free_space;
 use fullbore_core::media::StreamRecord;
-use fullbore_core::plan::Knobs;
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::restore as sqlite;
 
-use super::{Conduct, media, verify};
+use super::reading::{self, Media, Reading};
+use super::{Conduct, media};
 use crate::chain::{self, Choice};
 use crate::report::Report;
 use crate::units::show_bytes;
@@ -52,8 +53,8 @@ impl Into {
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// `--from`.
-    pub from: Vec<String>,
+    /// What is read.
+    pub reading: Reading,
     /// `--into`.
     pub into: Into,
     /// `--replace`.
@@ -64,12 +65,6 @@ pub struct Request {
     pub dry_run: bool,
     /// `--integrity-check`: SQLite checks the file before it gets its name.
     pub integrity_check: bool,
-    /// BUFFERCOUNT and the like.
-    pub knobs: Knobs,
-    /// `--key`.
-    pub key: Option<PathBuf>,
-    /// `--set`, `--latest`.
-    pub choice: Choice,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -77,38 +72,59 @@ pub struct Request {
 /// # Errors
 /// Whatever stops it; then the target is as it was.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let key = media::read_key(request.key.as_deref())?;
     let begun = Instant::now();
-    if media::is_pipe(&request.from)? {
-        let mut set = verify::piped(key.as_ref(), conduct)?;
-        restore_piped(&mut set, request, conduct, report)?;
-    } else {
-        restore_found(request, key.as_ref(), conduct, report)?;
+    match request.reading.begin(conduct, report)? {
+        (_, Media::Piped(mut set)) => restore_piped(&mut set, request, conduct, report)?,
+        (key, Media::Heap(heap)) => restore_found(heap, request, key.as_ref(), conduct, report)?,
     }
     report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let heap = media::find(&request.from)?;
+/// Which sets to restore, in order. A family that cannot be read does not stop it, but is named.
+fn choose(heap: &mut media::Heap, choice: &Choice, report: &mut Report) -> Result<Vec<usize>> {
+    let known = heap.known();
     let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
-    if let Some(bad) = damaged.filter(|_| request.choice.set.is_none()) {
-        // It may be the missing family of the set that is meant.
-        let mut unreadable = heap.unreadable;
-        return Err(unreadable.swap_remove(bad).error);
-    }
-    let known: Vec<_> = heap.sets.iter().map(|found| found.set.clone()).collect();
-    let sequence = chain::choose(&known, &request.choice)?;
+    let sequence = match (chain::choose(&known, choice), damaged) {
+        (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
+            // It may be the missing family of the set that is meant.
+            return Err(heap.unreadable.swap_remove(at).error);
+        }
+        (chosen, _) => chosen?,
+    };
     report.warnings.extend(sequence.warnings);
-    let others = heap.unreadable.iter().filter(|unreadable| !unreadable.leftover);
-    let named = |other: &media::Unreadable| format!("not used: {}", media::one_line(&other.error));
-    report.warnings.extend(others.map(named));
-    let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
+    if choice.set.is_none() {
+        report.warnings.extend(chain::clock_doubts(&known, jiff::Timestamp::now().as_microsecond()));
+    }
+    for other in heap.unreadable.iter().filter(|unreadable| !unreadable.leftover) {
+        let why = media::one_line(&other.error);
+        let mine = |at: &usize| Some(heap.sets[*at].media_set_id) == other.set;
+        report.warnings.push(match other.set {
+            Some(_) if sequence.sets.iter().any(mine) => format!("not used, for there is another of it: {why}"),
+            Some(id) => format!("not used: {why}; it belongs to media set {id}"),
+            None => {
+                format!("not used: {why}; its header does not tell its set, which may be newer than the one restored")
+            }
+        });
+    }
+    Ok(sequence.sets)
+}
+
+fn restore_found(
+    mut heap: media::Heap,
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let sequence = choose(&mut heap, &request.reading.choice, report)?;
+    refuse_media_as_target(request, &heap)?;
+    let found: Vec<_> = sequence.iter().map(|&at| &heap.sets[at]).collect();
     let total = found.iter().map(|found| found.database_bytes).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
     for (at, found) in found.iter().enumerate() {
-        let (mut set, pool, plan) = verify::open(found, &request.knobs, key, report)?;
+        let (mut set, pool, plan) = reading::open(found, &request.reading.knobs, key, report)?;
         let stream = only_stream(&set)?;
         if request.dry_run {
             plan_line(found, report);
@@ -119,14 +135,14 @@ fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, 
         }
         let Some(place) = place.as_mut() else { continue };
         let outcome = match place.file_target(&stream, at == 0)? {
-            None => verify::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?,
+            None => reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?,
             Some(target) => {
-                let outcome = verify::unpack_with(&mut set, &plan, &pool, &target, conduct)?;
+                let outcome = reading::unpack_with(&mut set, &plan, &pool, &target, conduct)?;
                 target.sync()?;
                 outcome
             }
         };
-        verify::book(&outcome, report);
+        reading::book(&outcome, report);
     }
     match place {
         None => {
@@ -138,6 +154,18 @@ fn restore_found(request: &Request, key: Option<&SecretKey>, conduct: &Conduct, 
             place.publish(request, report)
         }
     }
+}
+
+/// A restore must not take the place of what it reads, or of any other family that it was shown.
+fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
+    let Into::Sqlite(target) = &request.into else { return Ok(()) };
+    let identity = Device::file(target.clone()).identity();
+    let mut paths = heap.sets.iter().flat_map(|found| &found.paths);
+    if paths.any(|path| Device::file(path.clone()).identity() == identity) {
+        let shown = format!("--into sqlite:{}", target.display());
+        return Err(Error::usage(shown, "is one of the media families named with --from", "name another file"));
+    }
+    Ok(())
 }
 
 fn plan_line(found: &media::Found, report: &mut Report) {
@@ -164,14 +192,14 @@ fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, repor
     let stream = only_stream(set)?;
     let mut place = Place::prepare(request, set, stream.size, report)?;
     let outcome = match place.file_target(&stream, true)? {
-        None => verify::unpack(set, &request.knobs, &NullTarget, conduct, report)?,
+        None => reading::unpack(set, &request.reading.knobs, &NullTarget, conduct, report)?,
         Some(target) => {
-            let outcome = verify::unpack(set, &request.knobs, &target, conduct, report)?;
+            let outcome = reading::unpack(set, &request.reading.knobs, &target, conduct, report)?;
             target.sync()?;
             outcome
         }
     };
-    verify::book(&outcome, report);
+    reading::book(&outcome, report);
     conduct.check()?;
     place.publish(request, report)
 }

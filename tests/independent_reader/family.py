@@ -21,7 +21,7 @@ from encryption import TAG_LENGTH, WRAPPED_KEY_LENGTH
 FULL, DIFFERENTIAL, LOG = 1, 2, 3
 DATA, MAP, INDEX, MANIFEST, TRAILER = 1, 2, 3, 4, 5
 DATA_RUN, ZERO_RUN, MAPPED_RUN = 0, 1, 2
-MANIFEST_LIMIT = 64 << 20  # The document has no limit; a reader needs one.
+MANIFEST_LIMIT = 256 << 20
 FOOTER_LENGTH, BLOCK_HEADER_LENGTH = 4096, 64
 
 
@@ -140,7 +140,7 @@ def is_zero(raw):
 
 def is_padded_ascii(field):
     text = field.rstrip(b"\0")
-    return text.isascii() and b"\0" not in text
+    return all(0x21 <= byte <= 0x7E for byte in text)
 
 
 def digest_of(plain, seed=0):
@@ -234,7 +234,12 @@ class Family:
             self.require(stream.reserved_is_zero and stream.role == 1, at, "stream table: role or reserved bytes")
             self.require(stream.id != 0 and stream.id not in self.streams, at, f"stream table: id {stream.id}")
             self.require(is_power_of_two(stream.unit, 4096, 65536), at, f"stream table: unit {stream.unit}")
+            self.require(stream.layer == 0, at, f"stream table: layer {stream.layer}")
+            self.require(stream.map_window <= 1 << 22 and stream.unit * stream.map_window < 1 << 32, at, "stream table: map_window")
+            self.require(stream.size <= 1 << 62, at, "stream table: size")
             self.streams[stream.id] = stream
+        mapped = sum(stream.map_window > 0 for stream in self.streams.values())
+        check(mapped in (0, len(self.streams) if head.kind == FULL else 0), "map_window of some streams only, or without a full")
         try:
             check(end == label or isinstance(json.loads(raw[label:end].decode("utf-8")), dict), "label")
         except (ValueError, RecursionError):
@@ -332,6 +337,7 @@ class Family:
         """All blocks in order, and then everything that stands in the family twice is compared (§2, §6)."""
         head, foot = self.header, self.footer
         offset, phase, block_count, data_bytes, zero_bytes = head.header_length, DATA, 0, 0, 0
+        capacity = min(4096, (head.transfer_size - 96) // 48)
         digest, pending, references = blake3.blake3(self.raw_header), [], {INDEX: [], MANIFEST: []}
         while offset < self.blocks_end:
             block = self.block(offset)
@@ -343,8 +349,8 @@ class Family:
                 check(0 < len(pending) and block.plain == b"".join(pending), "index does not fit the blocks before it")
                 pending = []
             elif block.kind != TRAILER:
+                check(len(pending) < capacity, f"more than {capacity} blocks without an index block")
                 pending.append(block.entry)
-                check(len(pending) <= 4096, "more than 4,096 blocks without an index block")
             if block.kind in references:
                 references[block.kind].append(struct.pack("<QII", offset, block.length, 0))
             if block.kind == DATA:

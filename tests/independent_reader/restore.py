@@ -35,6 +35,9 @@ class MediaSet:
         self.check_families()
         if self.first.header.cipher:
             self.open_keys(key_file, sidecars)
+        for family in self.families:
+            family.require(family.footer.finished_at == self.first.footer.finished_at, family.length - FOOTER_LENGTH,
+                           f"footer: finished_at is not that of {self.first.path}")
         self.read_manifest()
 
     def check_families(self):
@@ -90,7 +93,7 @@ class MediaSet:
             check(manifest["kind"] == KIND_NAMES[head.kind], "kind")
             check(manifest["engine"].encode("ascii") == head.engine.rstrip(b"\0"), "engine")
             check((manifest["block_size"], manifest["transfer_size"]) == (head.block_size, head.transfer_size), "sizes")
-            numbers = sorted(family["family"] for family in manifest["families"])
+            numbers = [family["family"] for family in manifest["families"]]
             check(numbers == list(range(1, head.families + 1)), "families")
             self.map_seed = None
             if manifest["map"] is not None:
@@ -106,7 +109,7 @@ class MediaSet:
             check(False, f"{type(error).__name__}: {error}")
         names = {stream.name for stream in self.streams.values()}
         check(len(names) == len(self.streams), "two streams of one name")
-        check(set(self.first.streams) <= set(self.streams), "a stream of the header is missing")
+        check(list(self.first.streams) == list(self.streams), "not the streams of the header")
 
     def check_stream(self, stream, check):
         """One record of `streams`, against its bounds and the stream table of the header."""
@@ -142,6 +145,7 @@ class MediaSet:
                 block.check(not block.runs or sum(block.runs[-1][:2]) <= stream.size, "run beyond the end of the stream")
                 if block.kind == DATA:
                     self.apply(block, files[stream.id])
+                    check_units(block, stream)
                     runs[stream.id] += [(start, start + length, block) for start, length, _ in block.runs]
                     block.plain = None
                 else:
@@ -188,6 +192,13 @@ class MediaSet:
                 digest = digest_of(unit, self.map_seed)
                 right = is_zero(unit) if is_zero(entry) else entry == (b"\1" + bytes(15) if is_zero(digest) else digest)
                 block.check(right, f"page map of {stream.name}: unit {number} is another")
+
+
+def check_units(block, stream):
+    """Runs are of whole units (§4)."""
+    for start, length, _ in block.runs:
+        stop = start + length
+        block.check(start % stream.unit == 0 and (stop % stream.unit == 0 or stop == stream.size), "a run that is not of whole units")
 
 
 def check_map_block(block, stream, entries):

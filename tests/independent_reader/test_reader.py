@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the independent reader against the independent writer: the good world, and every bad one that is cheap to make."""
 
+import itertools
 import os
 import random
 import shutil
@@ -344,6 +345,22 @@ class LyingWriter(Directory):
             self.doCleanups()
             self.setUp()
 
+    def test_a_run_that_is_not_of_whole_units_is_refused(self):
+        self.patch("data_blocks", lambda original, *of: [([(0, 12000, 0)], b"x" * 12000)])
+        self.assertIn("whole units", self.refused_when())
+
+    def test_families_of_different_times_are_refused(self):
+        times = iter((7, 8))
+        self.patch("finished_at", lambda original: next(times))
+        self.assertIn("finished_at", self.refused_when())
+
+    def test_a_sequence_number_that_comes_twice_or_is_left_out_is_refused(self):
+        for numbers in ((0, 1, 1), (0, 1, 3)):
+            self.patch("sequences", lambda original: itertools.chain(numbers, itertools.count(numbers[-1] + 1)))
+            self.assertIn("sequence", self.refused_when())
+            self.doCleanups()
+            self.setUp()
+
     def test_a_page_map_that_lies_is_refused(self):
         self.patch("map_entry", lambda original, sample, unit: bytes(16) if unit[:6] == b"000001" else original(sample, unit))
         self.assertIn("page map of app.db: unit 1", self.refused_when())
@@ -373,7 +390,8 @@ class LyingWriter(Directory):
                                        (60, "I", (0, 65537, 1 << 27)), (68, "B", (4,)), (10, "H", (1,)), (70, "H", (1,)),
                                        (128, "I", (65, 1 << 31)), (132, "I", (1025, 200)), (136, "I", (4097, 4000)),
                                        (140, "I", (1,)), (112, "I", (1,)), (80, "B", (0, 200)), (4095, "B", (1,)),
-                                       (256, "H", (0,)), (258, "B", (0, 2)), (264, "I", (0, 2048, 5000))):
+                                       (256, "H", (0,)), (258, "B", (0, 2)), (259, "B", (1,)), (260, "H", (1,)), (262, "H", (1,)),
+                                       (264, "I", (0, 2048, 5000)), (268, "I", (1 << 20, 1 << 23)), (272, "Q", (1 << 63,)), (287, "B", (1,))):
             for value in values:
                 lying = bytearray(data)
                 struct.pack_into("<" + letter, lying, offset, value)

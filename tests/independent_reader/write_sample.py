@@ -158,7 +158,7 @@ class Writer:
         foot += sample.ids["media_set_id"] + sample.ids["backup_set_id"]
         foot += struct.pack("<QQII", length, *self.trailer, 0)
         foot += struct.pack("<QQ", len(self.entries), sum(len(each.entries) for each in writers) if first else 0)
-        foot += struct.pack("<q", STARTED_AT + 2_000_000) + self.digest
+        foot += struct.pack("<q", finished_at()) + self.digest
         foot += b"".join(each.digest for each in writers).ljust(2048, b"\0") if first else bytes(2048)
         mac = bytes(32)
         if sample.data_key:
@@ -265,10 +265,20 @@ def map_entry(sample, unit):
     return (xxhash.xxh3_128_intdigest(unit, sample.map_seed) or 1).to_bytes(16, "little")
 
 
+def sequences():
+    """§4: each number once."""
+    return iter(range(1 << 62))
+
+
+def finished_at():
+    """§7: the same in all families."""
+    return STARTED_AT + 2_000_000
+
+
 def write(sample, paths):
     """Writes the media set, family n to paths[n − 1]."""
-    sequences = iter(range(1 << 62))
-    writers = [Writer(sample, number, sequences) for number in range(1, sample.families + 1)]
+    numbers = sequences()
+    writers = [Writer(sample, number, numbers) for number in range(1, sample.families + 1)]
     number = random.Random(sample.seed)  # Any block may stand in any family.
     for id, name in enumerate(sample.streams, start=1):
         for runs, plain in data_blocks(sample, name):

@@ -161,3 +161,22 @@ fn the_configuration_file_gives_defaults_and_flags_win() {
     world.run("backup sqlite:app.db --to b/ --stripes 1 --compression none").done();
     assert_eq!(world.names("b").len(), 1);
 }
+
+#[test]
+fn a_transfer_size_that_holds_no_page_is_refused_with_one_that_does() {
+    let world = World::with_shape(Shape { page_size: 65536, rows: 50, ..Shape::default() });
+    let refused = world.run("backup sqlite:app.db --to a/ --max-transfer-size 64KiB");
+    refused.refused(2, "--max-transfer-size", "65536").says(&["--max-transfer-size 128KiB"]);
+    world.run("backup sqlite:app.db --to a/ --max-transfer-size 128KiB").done();
+}
+
+#[test]
+fn the_memory_of_the_codecs_is_planned_and_said() {
+    let world = World::with_small_set("");
+    let line = "backup sqlite:app.db --to b/ --compression zstd:19 --workers 4";
+    let pool = world.run(&format!("{line} --dry-run --report json")).done().json()["pool"].clone();
+    let codecs = pool["codec_bytes"].as_u64().unwrap();
+    assert!(codecs > 4 << 20, "{pool}");
+    let text = world.run(&format!("{line} --dry-run")).done().text();
+    assert!(text.contains(" + codecs ") && text.contains(" = "), "{text}");
+}

@@ -106,7 +106,8 @@ fn init_makes_what_does_not_exist() {
 #[test]
 fn a_failing_new_set_leaves_the_old_one() {
     let world = with_old_set();
-    world.run("backup sqlite:app.db --to a/app.bore --to gone/app.bore --init").refused(1, "gone", "does not exist");
+    let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --to gone/app.bore --init";
+    world.run(line).refused(1, "gone", "does not exist");
     assert_old_set_is_whole(&world);
 }
 

@@ -112,3 +112,27 @@ fn a_killed_restore_leaves_the_old_database_or_the_new_one() {
         }
     }
 }
+
+#[test]
+fn after_killed_backups_into_directories_the_next_one_leaves_whole_sets_only() {
+    let world = small();
+    let line =
+        "backup sqlite:app.db --to a/ --to b/ --name-template {database}-{set}-{family} --max-transfer-size 64KiB";
+    let begun = Instant::now();
+    world.run(line).done();
+    let whole = begun.elapsed();
+    for (at, delay) in moments(4, 14, whole).into_iter().enumerate() {
+        killed(&world, line, delay);
+        no_errors(world.run("verify --from a --from b"));
+        no_errors(world.run(line));
+        let sets = world.run("list --from a --from b --json").done().json();
+        for set in sets.as_array().unwrap() {
+            assert_eq!(set["complete"], true, "kill {at} after {delay:?}: {set}");
+        }
+        let left: Vec<String> = world.names("a").into_iter().chain(world.names("b")).collect();
+        assert!(!left.iter().any(|name| name.contains(".new-")), "kill {at} after {delay:?}: {left:?}");
+        assert_eq!(left.len(), 2 * sets.as_array().unwrap().len());
+    }
+    no_errors(world.run("restore --from a --from b --latest --into sqlite:copy.db"));
+    world.assert_copy();
+}

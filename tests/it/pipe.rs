@@ -46,6 +46,12 @@ fn a_backup_through_a_pipe_comes_back_through_a_pipe() {
 }
 
 #[test]
+fn a_pipe_from_which_nothing_came_says_where_to_look() {
+    let world = World::new();
+    fed(&world, "verify --from -", &[]).refused(3, "--from -", "nothing came").says(&["in front of the pipe"]);
+}
+
+#[test]
 fn a_pipe_that_ends_early_is_refused_and_leaves_no_copy() {
     let world = World::with_database();
     let piped = world.run("backup sqlite:app.db --to - --max-transfer-size 64KiB").done().out;

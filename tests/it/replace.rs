@@ -86,3 +86,30 @@ fn a_wrong_target_is_a_usage_error() {
     }
     world.assert_no_copy();
 }
+
+#[test]
+fn replace_leaves_a_log_whose_database_is_gone() {
+    let world = World::with_small_set("");
+    for suffix in ["-wal", "-journal"] {
+        let name = format!("copy.db{suffix}");
+        world.write(&name, b"the last changes of a lost database");
+        world
+            .run("restore --from a --into sqlite:copy.db --replace")
+            .refused(1, &name, "exists")
+            .says(&["move it away"]);
+        assert_eq!(world.read(&name), b"the last changes of a lost database");
+        std::fs::remove_file(world.at(&name)).unwrap();
+    }
+    world.run("restore --from a --into sqlite:copy.db --replace").done();
+    world.assert_copy();
+}
+
+#[test]
+fn a_restore_does_not_take_the_place_of_what_it_reads() {
+    let world = World::with_small_set("");
+    for options in ["", "--replace"] {
+        let ended = world.run(&format!("restore --from a --into sqlite:a/app.bore {options}"));
+        ended.refused(2, "--into sqlite:a/app.bore", "is one of the media families");
+    }
+    world.assert_restores("--from a");
+}

@@ -8,7 +8,7 @@ use crate::world::World;
 
 const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
     backup_set_id media_set_id sets families source_bytes allocated_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
-    peak_rss_bytes stages io cpu_s bottleneck limit position writers_blocked_s warnings";
+    peak_rss_bytes stages io cpu_s bottleneck limit position writers_blocked_s warnings notes";
 
 #[track_caller]
 fn assert_fields(value: &Value, fields: &str) {
@@ -22,7 +22,7 @@ fn a_report_has_exactly_the_documented_fields() {
     let report =
         world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --report json --measure-limit").done().json();
     assert_fields(&report, FIELDS);
-    assert_fields(&report["pool"], "buffer_count max_transfer_size bytes");
+    assert_fields(&report["pool"], "buffer_count max_transfer_size bytes codec_bytes");
     assert_fields(&report["families"][0], "device bytes blake3");
     assert_fields(&report["stages"][0], "name bytes busy_s starved_s blocked_s");
     assert_fields(&report["io"][0], "device dir ops mean_bytes mean_queue_depth p99_us direct");

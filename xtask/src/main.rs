@@ -1,4 +1,4 @@
-//! The task runner: `cargo xtask tidy | licences | dist | fuzz SECONDS`.
+//! The task runner: `cargo xtask tidy | licences | dist | fuzz SECONDS | sanitize`.
 //!
 //! What a shell script would do badly is here; what a shell does well is in `./test` and `./demo`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -6,6 +6,7 @@
 mod dist;
 mod fuzz;
 mod licences;
+mod sanitize;
 mod tidy;
 
 use std::env;
@@ -18,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   tidy            the house rules (STYLE.md) as a test: file:line and the rule for each breach
   licences        licences and bans of the dependency tree against deny.toml, offline
   dist            a static release binary as a tarball and a .deb, unpacked and tried; in target/dist
-  fuzz SECONDS    every target under fuzz/, with its committed seeds, for so many seconds in all";
+  fuzz SECONDS    every target under fuzz/, with its committed seeds, for so many seconds in all
+  sanitize        the tests around `unsafe` under the address sanitizer and under valgrind; some 5 minutes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -43,6 +45,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             ensure!((1..=86_400).contains(&seconds), "{seconds} seconds are out of bounds");
             fuzz::run(&root, seconds)
         }
+        ["sanitize"] => sanitize::run(&root),
         _ => bail!("unknown task\n{USAGE}"),
     }
 }

@@ -8,7 +8,7 @@ pub const TRANSFER_STEP: u32 = 64 << 10;
 /// Greatest MAXTRANSFERSIZE in bytes.
 pub const TRANSFER_MAX: u32 = 64 << 20;
 /// Memory outside the pool that a job may need besides its codec contexts, in bytes: code, stacks, rings,
-/// the windows of the page map, the engine's maps.
+/// the windows of the page map, the engine's maps, what a differential has claimed (`unpack`, at most 16 MiB).
 pub const FIXED_MEMORY: u64 = 64 << 20;
 
 /// Bytes in one buffer and in one device write (SQL Server's MAXTRANSFERSIZE): 64 KiB…64 MiB in 64 KiB steps.

@@ -141,8 +141,8 @@ impl Footer {
         let commit =
             is_commit.then(|| Commit { set_block_count: fixed.set_block_count.get(), digests: digests.to_vec() });
         require(
-            is_commit || digests.iter().all(|digest| *digest == [0; 32]),
-            "digests of the set without a commit record",
+            is_commit || fixed.set_block_count.get() == 0 && digests.iter().all(|digest| *digest == [0; 32]),
+            "digests or blocks of the set without a commit record",
         )?;
         Ok(Self {
             family,
@@ -173,6 +173,7 @@ impl Footer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::every_flipped_bit_is_refused;
     use super::*;
 
     fn sample() -> Footer {
@@ -201,12 +202,16 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_footer_is_noticed() {
-        let mut bytes = sample().encode(|_| [1; 32]);
-        for bit in 0..bytes.len() * 8 {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(Footer::decode(&bytes).is_err(), "bit {bit} went unnoticed");
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
+        every_flipped_bit_is_refused(sample().encode(|_| [1; 32]), |bytes| Footer::decode(bytes).is_err());
+    }
+
+    #[test]
+    fn a_number_of_blocks_of_the_set_outside_the_commit_record_is_refused() {
+        let mut bytes = Footer { family: 2, commit: None, ..sample() }.encode(|_| [0; 32]);
+        bytes[80] = 1;
+        let crc = crc32c(&bytes[..CRC_AT]);
+        bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        assert!(Footer::decode(&bytes).is_err());
     }
 
     #[test]

@@ -165,6 +165,7 @@ struct Fixed {
 const FIXED: usize = 256;
 const _: () = assert!(size_of::<Fixed>() == FIXED);
 const CRC_AT: std::ops::Range<usize> = 252..256;
+const FAMILY_AT: std::ops::Range<usize> = 48..50;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -241,6 +242,18 @@ impl FamilyHeader {
         Ok(length)
     }
 
+    /// True when two headers say the same of their set: they differ in the number of the family and the checksum alone.
+    pub fn same_set(one: &[u8], other: &[u8]) -> bool {
+        let shared = |bytes: &[u8]| {
+            let mut shared = bytes.to_vec();
+            for range in [FAMILY_AT, CRC_AT] {
+                shared.iter_mut().take(range.end).skip(range.start).for_each(|byte| *byte = 0);
+            }
+            shared
+        };
+        shared(one) == shared(other)
+    }
+
     /// Reads and checks a header of exactly [`length`](Self::length) bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         let fixed = fixed_part(bytes)?;
@@ -313,6 +326,9 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
         (kind == SetKind::Differential) != base.is_nil(),
         "a differential names its full, and only a differential",
     )?;
+    let mapped = streams.iter().filter(|stream| stream.map_window > 0).count();
+    let most = if kind == SetKind::Full { streams.len() } else { 0 };
+    require(mapped == 0 || mapped == most, "a page map of some streams only, or of a set that is no full")?;
     Ok(FamilyHeader {
         family: fixed.family.get(),
         set: SetHeader {
@@ -354,7 +370,14 @@ fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
     let unit = fixed.unit.get();
     require(fixed.id.get() != 0 && fixed.role == 1, "stream record of an unknown role")?;
     require(unit.is_power_of_two() && (4096..=65536).contains(&unit), "unit of a stream out of bounds")?;
-    require(fixed.map_window.get() <= 1 << 22, "map window of a stream out of bounds")?;
+    let reserved = [&[fixed.reserved_a][..], &fixed.reserved_b, &fixed.reserved_c];
+    require(
+        reserved.iter().all(|bytes| bytes.iter().all(|&b| b == 0)),
+        "reserved bytes of a stream record are not zero",
+    )?;
+    require(fixed.layer.get() == 0, "layers are not known to this version")?;
+    let window_bytes = u64::from(fixed.map_window.get()) * u64::from(unit);
+    require(fixed.map_window.get() <= 1 << 22 && window_bytes < 1 << 32, "map window of a stream out of bounds")?;
     require(fixed.size.get() <= 1 << 62, "size of a stream out of bounds")?;
     Ok(StreamRecord {
         id: fixed.id.get(),
@@ -390,6 +413,7 @@ fn unpadded(bytes: &[u8; 16]) -> Result<String, Flaw> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::every_flipped_bit_is_refused;
     use super::*;
 
     fn sample() -> FamilyHeader {
@@ -426,12 +450,40 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let mut bytes = sample().encode();
-        for bit in 0..bytes.len() * 8 {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(FamilyHeader::decode(&bytes).is_err(), "bit {bit} went unnoticed");
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
+        every_flipped_bit_is_refused(sample().encode(), |bytes| FamilyHeader::decode(bytes).is_err());
+    }
+
+    #[test]
+    fn a_page_map_of_some_streams_only_or_of_a_differential_is_refused() {
+        let mut header = sample();
+        header.set.streams.push(StreamRecord { id: 2, layer: 0, unit: 4096, map_window: 0, size: 1 });
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams[1].map_window = 1;
+        assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header.clone()));
+        header.set.kind = SetKind::Differential;
+        header.set.base_backup_set_id = Some(Uuid::from_u128(3));
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams.iter_mut().for_each(|stream| stream.map_window = 0);
+        assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn a_map_window_that_no_run_can_describe_is_refused() {
+        let mut header = sample();
+        header.set.streams[0].map_window = 1 << 20;
+        assert!(FamilyHeader::decode(&header.encode()).is_err());
+        header.set.streams[0].map_window -= 1;
+        assert!(FamilyHeader::decode(&header.encode()).is_ok());
+    }
+
+    #[test]
+    fn headers_of_one_set_differ_in_family_and_checksum_alone() {
+        let (one, mut other) = (sample(), sample());
+        other.family = 1;
+        assert!(FamilyHeader::same_set(&one.encode(), &other.encode()));
+        other.set.started_at += 1;
+        assert!(!FamilyHeader::same_set(&one.encode(), &other.encode()));
+        assert!(!FamilyHeader::same_set(&one.encode(), &[]));
     }
 
     #[test]

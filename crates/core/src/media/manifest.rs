@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Flaw, SetKind, broken, require};
+use super::{Flaw, SetHeader, SetKind, StreamRecord, broken, require};
 
 /// Most bytes of JSON that a manifest may have, packed or not.
 const MANIFEST_MAX: usize = 256 << 20;
@@ -59,6 +59,40 @@ pub struct Manifest {
     pub warnings: Vec<String>,
 }
 
+impl Manifest {
+    /// Checks that what stands in the header too is the same here.
+    ///
+    /// # Errors
+    /// Names what differs.
+    pub fn check_against(&self, header: &SetHeader) -> Result<(), Flaw> {
+        let ids = (self.media_set_id, self.backup_set_id, self.base_backup_set_id);
+        let same = ids == (header.media_set_id, header.backup_set_id, header.base_backup_set_id);
+        require(same, "the manifest belongs to another set than the header")?;
+        let described = (self.kind, &self.engine, self.block_size, self.transfer_size);
+        let same = described == (header.kind, &header.engine, header.block_size, header.transfer_size);
+        require(same, "the manifest has another kind, engine or size than the header")?;
+        let numbers = self.families.iter().map(|family| family.family);
+        require(numbers.eq(1..=header.families), "the manifest has other families than the header")?;
+        let record = |stream: &ManifestStream| StreamRecord {
+            id: stream.id,
+            layer: stream.layer,
+            unit: stream.unit,
+            map_window: stream.map_window,
+            size: stream.size,
+        };
+        let streams = self.streams.iter().map(record);
+        require(streams.eq(header.streams.iter().cloned()), "the manifest has other streams than the header")?;
+        let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
+        require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
+        let allowed = mapped || self.streams.is_empty() && header.kind == SetKind::Full;
+        require(
+            allowed || self.map.is_none(),
+            "the manifest has the seed of a page map that the header does not announce",
+        )?;
+        self.map.as_ref().map_or(Ok(()), |map| map.seed().map(drop))
+    }
+}
+
 /// One family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFamily {
@@ -103,7 +137,8 @@ impl ManifestMap {
     /// The seed as a number.
     pub fn seed(&self) -> Result<u64, Flaw> {
         require(self.hash == "xxh3-128", "the page map uses a hash that this version does not know")?;
-        require(self.seed.len() == 16, "the seed of the page map has no 16 digits")?;
+        let digits = self.seed.len() == 16 && self.seed.bytes().all(|digit| digit.is_ascii_hexdigit());
+        require(digits, "the seed of the page map has no 16 digits")?;
         u64::from_str_radix(&self.seed, 16).map_err(|_| broken("the seed of the page map is no hexadecimal number"))
     }
 }
@@ -130,9 +165,16 @@ pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, u
         .collect()
 }
 
-/// Adds a plain part to those before it: small packed parts may unpack to very much, so it is bounded here.
+/// How long a manifest is with one more plain part: small packed parts may unpack to very much, so it is bounded here.
+pub(crate) fn joined_length(length: usize, part: &[u8]) -> Result<usize, Flaw> {
+    let joined = length + part.len();
+    require(joined <= MANIFEST_MAX, "manifest out of bounds")?;
+    Ok(joined)
+}
+
+/// Adds a plain part to those before it.
 pub(crate) fn join_manifest(json: &mut Vec<u8>, part: &[u8]) -> Result<(), Flaw> {
-    require(json.len() + part.len() <= MANIFEST_MAX, "manifest out of bounds")?;
+    joined_length(json.len(), part)?;
     json.extend_from_slice(part);
     Ok(())
 }

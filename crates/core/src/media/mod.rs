@@ -20,8 +20,8 @@ pub use header::{
     FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind, StreamRecord,
 };
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
-pub(crate) use manifest::join_manifest;
 pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};
+pub(crate) use manifest::{join_manifest, joined_length};
 pub use trailer::{BlockReference, MAX_MANIFEST_PARTS, Trailer};
 
 /// The version of the format that this program writes, and the newest it reads.
@@ -59,4 +59,14 @@ pub fn round_up(value: u64, unit: u64) -> u64 {
 /// Length of a family whose TRAILER block ends at `end_of_trailer`.
 pub fn family_length(end_of_trailer: u64, block_size: u32) -> u64 {
     round_up(end_of_trailer + FOOTER as u64, u64::from(block_size))
+}
+
+/// Flips each bit of `bytes`, one at a time, and back.
+#[cfg(test)]
+fn every_flipped_bit_is_refused(mut bytes: Vec<u8>, is_refused: impl Fn(&[u8]) -> bool) {
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(is_refused(&bytes), "bit {bit} went unnoticed");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
 }

@@ -81,6 +81,17 @@ pub(super) fn is_set_id(text: &str) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()
 }
 
+/// The name that renames act on: links behind `name` are followed, also to where a killed backup has left nothing.
+pub fn real_name(name: &Path) -> PathBuf {
+    const MOST_LINKS: usize = 40; // As many as Linux follows.
+    let mut real = name.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = fs::read_link(&real) else { break };
+        real = real.parent().unwrap_or(Path::new("")).join(target);
+    }
+    real
+}
+
 /// A family's final name in its parts.
 pub(super) struct Names {
     pub directory: PathBuf,

@@ -1,11 +1,12 @@
 //! What a killed backup has left beside a family's name: found here; what becomes of it is the caller's decision.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::commit::{Names, is_set_id};
+use super::commit::{Names, is_set_id, real_name};
 use crate::error::{Error, Result};
 use crate::io::{rename_noreplace, sync_directory};
 
@@ -23,19 +24,30 @@ pub enum LeftoverKind {
 pub struct Leftover {
     /// Where it is.
     pub path: PathBuf,
+    /// The final name that it was or is to have, links followed.
+    pub name: PathBuf,
     /// What it stands for.
     pub kind: LeftoverKind,
     /// The set's id according to the name; the header knows better.
     pub set_id: String,
     /// A running backup holds it: no leftover at all.
     pub running: bool,
+    /// Its lock could be had: nobody holds it. Neither is true where a file system has no locks.
+    pub dead: bool,
 }
 
 /// All files with working names of the family `name`, in the order of their names; none when the directory is missing.
+/// Those of a link stand beside the file that it leads to.
 pub fn leftovers(name: &Path) -> Result<Vec<Leftover>> {
-    let names = Names::new(name)?;
-    let failed = |error| Error::io("list", names.directory.display().to_string(), error);
-    let entries = match fs::read_dir(&names.directory) {
+    let names = Names::new(&real_name(name))?;
+    let all = leftovers_in(&names.directory)?;
+    Ok(all.into_iter().filter(|leftover| leftover.name.file_name() == Some(&names.file_name)).collect())
+}
+
+/// All files with working names in a directory, in the order of their names; none when it is missing.
+pub fn leftovers_in(directory: &Path) -> Result<Vec<Leftover>> {
+    let failed = |error| Error::io("list", directory.display().to_string(), error);
+    let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(failed)?,
     };
@@ -43,25 +55,25 @@ pub fn leftovers(name: &Path) -> Result<Vec<Leftover>> {
     for entry in entries {
         let path = entry.map_err(failed)?.path();
         let file_name = path.file_name().unwrap_or_default().as_bytes();
-        let Some(suffix) = file_name.strip_prefix(names.file_name.as_bytes()) else { continue };
-        let Some((kind, set_id)) = understood(suffix) else { continue };
-        let running = is_locked(&path);
-        found.push(Leftover { path, kind, set_id, running });
+        let Some((name, kind, set_id)) = understood(file_name) else { continue };
+        let name = directory.join(OsStr::from_bytes(name));
+        // A shared lock, so that two who look at once do not take each other for a backup.
+        let lock = File::open(&path).map(|file| file.try_lock_shared());
+        let running = matches!(lock, Ok(Err(TryLockError::WouldBlock)));
+        found.push(Leftover { name, kind, set_id, running, dead: matches!(lock, Ok(Ok(()))), path });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
 
-fn understood(suffix: &[u8]) -> Option<(LeftoverKind, String)> {
-    let suffix = std::str::from_utf8(suffix).ok()?;
-    let new = suffix.strip_prefix(".new-").map(|id| (LeftoverKind::New, id));
-    let (kind, id) = new.or_else(|| suffix.strip_prefix(".old-").map(|id| (LeftoverKind::Old, id)))?;
-    is_set_id(id).then(|| (kind, id.to_owned()))
-}
-
-fn is_locked(path: &Path) -> bool {
-    // A shared lock, so that two who look at once do not take each other for a backup.
-    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+/// The final name, the kind and the set's id in a working name.
+fn understood(file_name: &[u8]) -> Option<(&[u8], LeftoverKind, String)> {
+    const ID: usize = 36;
+    let (front, id) = file_name.split_at_checked(file_name.len().checked_sub(ID)?)?;
+    let id = std::str::from_utf8(id).ok().filter(|id| is_set_id(id))?;
+    let new = front.strip_suffix(b".new-").map(|name| (name, LeftoverKind::New));
+    let (name, kind) = new.or_else(|| front.strip_suffix(b".old-").map(|name| (name, LeftoverKind::Old)))?;
+    (!name.is_empty()).then(|| (name, kind, id.to_owned()))
 }
 
 impl Leftover {
@@ -129,7 +141,15 @@ mod tests {
             found.iter().map(|leftover| leftover.kind).collect::<Vec<_>>(),
             [LeftoverKind::New, LeftoverKind::Old]
         );
-        assert!(found.iter().all(|leftover| leftover.set_id == ID && !leftover.running));
+        assert!(found.iter().all(|leftover| leftover.set_id == ID && !leftover.running && leftover.dead));
+        assert!(found.iter().all(|leftover| leftover.name == name));
+        assert_eq!(leftovers_in(directory.path()).unwrap().len(), 3, "those of every family");
+        let linked = tempfile::tempdir().unwrap();
+        let link = linked.path().join("x.bore");
+        std::os::unix::fs::symlink(&name, &link).unwrap();
+        assert_eq!(leftovers(&link).unwrap(), found);
+        fs::remove_file(&name).unwrap();
+        assert_eq!(leftovers(&link).unwrap(), found, "a link that leads nowhere for now");
         assert_eq!(leftovers(&directory.path().join("gone/a.bore")).unwrap(), []);
     }
 

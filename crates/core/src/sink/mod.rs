@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::io::{Mode, Statistics};
 use crate::pool::Piece;
 
-pub use commit::Step;
+pub use commit::{Step, real_name};
 #[cfg(any(test, feature = "testkit"))]
 pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
-pub use leftover::{Leftover, LeftoverKind, leftovers};
+pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
 pub use pipe::PipeSink;
 

@@ -3,6 +3,7 @@
 
 mod codec_conforms;
 mod conform;
+mod engine_conforms;
 mod fault;
 mod fault_sink;
 mod fault_supply;
@@ -10,6 +11,7 @@ mod memory;
 
 pub use codec_conforms::codec_conforms;
 pub use conform::{sink_conforms, supply_conforms};
+pub use engine_conforms::{EngineUnderTest, Streams, engine_conforms};
 pub use fault::{Fault, FaultPlan};
 pub use fault_sink::FaultSink;
 pub use fault_supply::FaultSupply;

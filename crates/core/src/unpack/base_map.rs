@@ -48,15 +48,20 @@ impl BaseMap {
             .map(|stream| (stream.id, u64::from(stream.unit) * u64::from(stream.map_window)))
             .collect();
         let mut places = HashMap::new();
+        let mut doubled = false;
         let (families, data_key) = set.parts_mut();
         for (at, family) in families.iter_mut().enumerate() {
             family.for_each_entry(data_key, |entry| {
                 let window = windows.get(&entry.stream.get()).copied().filter(|&bytes| bytes > 0);
                 if let (true, Some(bytes)) = (entry.kind == BlockKind::Map as u8, window) {
                     let place = BlockReference { offset: entry.offset.get(), length: entry.length.get() };
-                    places.insert((entry.stream.get(), entry.first.get() / bytes), (at, place));
+                    let key = (entry.stream.get(), entry.first.get() / bytes);
+                    doubled |= places.insert(key, (at, place)).is_some();
                 }
             })?;
+        }
+        if doubled {
+            return Err(refused("its page map has a part twice"));
         }
         let header = set.header();
         let (backup_set_id, media_set_id, encrypted) =
@@ -132,7 +137,23 @@ impl BaseMap {
         let gap = || Error::incomplete(format!("base {}", self.backup_set_id), "its page map has a gap", "take a full");
         let &(family, reference) = self.places.get(&key).ok_or_else(gap)?;
         let (families, data_key) = inner.set.parts_mut();
-        let (_, entries) = families.get_mut(family).ok_or_else(gap)?.block(reference, BlockKind::Map, data_key)?;
+        let block = families.get_mut(family).ok_or_else(gap)?.block(reference, BlockKind::Map, data_key)?;
+        let window_bytes = u64::from(stream.unit) * u64::from(stream.map_window);
+        let start = number * window_bytes;
+        let length = window_bytes.min(stream.size.saturating_sub(start));
+        let units = length.div_ceil(u64::from(stream.unit));
+        // The index says where it stands; what it is, the block itself says.
+        let fits = block.header.stream == stream.id
+            && matches!(block.runs[..], [run] if run.offset == start && u64::from(run.length) == length)
+            && block.payload.len() as u64 == units * MAP_ENTRY as u64;
+        if !fits {
+            return Err(Error::incomplete(
+                format!("base {}", self.backup_set_id),
+                "a part of its page map is not the one that its index names",
+                "take a full",
+            ));
+        }
+        let entries = block.payload;
         let window = Arc::new(entries);
         if inner.kept.len() == WINDOWS_KEPT {
             inner.kept.remove(0);

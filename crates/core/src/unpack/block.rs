@@ -81,17 +81,22 @@ impl BlockOpener {
 }
 
 /// Opens a block other than a worker's: into memory of its own, as much as this block needs.
-pub(super) fn open_alone(opener: &mut BlockOpener, header: &BlockHeader, block: &[u8]) -> Result<Vec<u8>, Flaw> {
+pub(super) fn open_alone(
+    opener: &mut BlockOpener,
+    header: &BlockHeader,
+    block: &[u8],
+) -> Result<(Vec<Run>, Vec<u8>), Flaw> {
     let mut decrypted = vec![0; if opener.opener.is_some() { header.body_length() } else { 0 }];
     let mut out = vec![0; decrypted.len().max(header.plain_length as usize)];
-    let (_, plain) = opener.open(header, block, &mut decrypted, &mut out)?;
-    Ok(match plain {
+    let (runs, plain) = opener.open(header, block, &mut decrypted, &mut out)?;
+    let payload = match plain {
         Plain::Stored(range) => block[range].to_vec(),
         Plain::Unpacked(range) => {
             out.truncate(range.end);
             out.split_off(range.start)
         }
-    })
+    };
+    Ok((runs, payload))
 }
 
 /// Decrypts the body into `out`, the payload at [`PADDED_HEAD`] where there is room, so that it is aligned.

@@ -5,7 +5,7 @@ use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FOOTER, FamilyHeader, Flaw, Footer, HEADER_MIN, IndexEntry,
-    Manifest, Trailer, broken, join_manifest, unpack_manifest,
+    Manifest, Run, Trailer, broken, join_manifest, unpack_manifest,
 };
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
@@ -16,6 +16,16 @@ pub struct Family {
     header: FamilyHeader,
     header_bytes: Vec<u8>,
     footer: Option<(Footer, Vec<u8>)>,
+}
+
+/// A block that was read in its place, checked and unpacked.
+pub(super) struct OpenedBlock {
+    /// Its header.
+    pub header: BlockHeader,
+    /// Its runs.
+    pub runs: Vec<Run>,
+    /// Its plain bytes.
+    pub payload: Vec<u8>,
 }
 
 /// An error from a flaw found in `device` at `offset`.
@@ -101,8 +111,8 @@ impl Family {
             return Err(Error::refused(self.device(), "a pipe cannot be read in places", "copy it to a file first"));
         };
         let reference = BlockReference { offset: footer.trailer_offset, length: footer.trailer_length };
-        let (_, payload) = self.block(reference, BlockKind::Trailer, data_key)?;
-        Trailer::decode(&payload).map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))
+        let trailer = self.block(reference, BlockKind::Trailer, data_key)?;
+        Trailer::decode(&trailer.payload).map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))
     }
 
     /// The manifest.
@@ -110,23 +120,20 @@ impl Family {
         let trailer = self.trailer(data_key)?;
         let mut json = Vec::new();
         for reference in &trailer.manifest {
-            let (_, part) = self.block(*reference, BlockKind::Manifest, data_key)?;
-            join_manifest(&mut json, &part).map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))?;
+            let part = self.block(*reference, BlockKind::Manifest, data_key)?;
+            join_manifest(&mut json, &part.payload)
+                .map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))?;
         }
         let manifest = unpack_manifest(&json).map_err(|flaw| damage(self.supply.device(), 0, flaw))?;
-        if manifest.media_set_id != self.header.set.media_set_id
-            || manifest.backup_set_id != self.header.set.backup_set_id
-        {
-            return Err(Error::damaged(self.device(), 0, "the manifest belongs to another set than the header"));
-        }
+        manifest.check_against(&self.header.set).map_err(|flaw| damage(self.supply.device(), 0, flaw))?;
         Ok(manifest)
     }
 
     /// Calls `visit` with every index entry of the family's DATA, MAP and MANIFEST blocks.
     pub fn for_each_entry(&mut self, data_key: Option<&DataKey>, mut visit: impl FnMut(&IndexEntry)) -> Result<()> {
         for reference in self.trailer(data_key)?.index {
-            let (_, payload) = self.block(reference, BlockKind::Index, data_key)?;
-            let entries = IndexEntry::decode_all(&payload)
+            let index = self.block(reference, BlockKind::Index, data_key)?;
+            let entries = IndexEntry::decode_all(&index.payload)
                 .map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))?;
             entries.iter().for_each(&mut visit);
         }
@@ -139,7 +146,7 @@ impl Family {
         at: BlockReference,
         kind: BlockKind,
         data_key: Option<&DataKey>,
-    ) -> Result<(BlockHeader, Vec<u8>)> {
+    ) -> Result<OpenedBlock> {
         let transfer_size = self.header.set.transfer_size;
         let device = self.supply.device().to_owned();
         let flawed = |what: &str| Error::damaged(&device, at.offset, what);
@@ -157,8 +164,9 @@ impl Family {
             return Err(flawed("a block is of another kind than the index says"));
         }
         let mut opener = BlockOpener::new(data_key)?;
-        let payload = open_alone(&mut opener, &header, &bytes).map_err(|flaw| damage(&device, at.offset, flaw))?;
-        Ok((header, payload))
+        let (runs, payload) =
+            open_alone(&mut opener, &header, &bytes).map_err(|flaw| damage(&device, at.offset, flaw))?;
+        Ok(OpenedBlock { header, runs, payload })
     }
 }
 

@@ -1,12 +1,15 @@
 //! The way back: families in, blocks checked and unpacked, bytes into a target. A verification is the same
 //! with a target that throws everything away.
 
+mod balance;
 mod base_map;
 mod block;
+mod claims;
 mod family;
 mod parse;
 mod restore;
 mod set;
+mod tally;
 mod target;
 
 pub use base_map::BaseMap;

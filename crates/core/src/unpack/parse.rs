@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::balance::{Balance, Weights};
 use super::block::{BlockOpener, open_alone};
 use super::family::{Family, authenticate_footer, check_footer, check_place, damage};
+use crate::checksum;
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, DIGEST, FOOTER, FamilyDigest, FamilyHeader, Flaw, Footer,
-    HEADER_MIN, IndexEntry, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity, join_manifest,
+    HEADER_MIN, IndexEntry, MAX_MANIFEST_PARTS, RUN, Trailer, family_length, index_capacity, joined_length,
 };
 use crate::pool::{Piece, Pool};
 use crate::supply::Supply;
@@ -32,8 +34,16 @@ pub(super) struct RawBlock {
 pub(super) struct Parsed {
     /// Its footer, checked against everything before it.
     pub footer: Footer,
-    /// The joined MANIFEST parts.
-    pub manifest: Vec<u8>,
+    /// The joined MANIFEST parts; of family 1 only, for they may be long and are the same in all.
+    pub manifest: Option<Vec<u8>>,
+    /// The digest of the joined MANIFEST parts.
+    pub manifest_digest: [u8; 32],
+    /// Bytes of ZERO runs, as the trailer says.
+    pub zero_bytes: u64,
+    /// The sequence numbers of its blocks.
+    pub sequences: Balance,
+    /// Less what the index says of the runs of each block; nothing without a cipher, when it was compared at once.
+    pub spans: Balance,
 }
 
 /// A family being read in order.
@@ -42,6 +52,7 @@ pub(super) struct Parser<'a> {
     header: &'a FamilyHeader,
     data_key: Option<&'a DataKey>,
     opener: BlockOpener,
+    weights: Weights,
     pool: &'a Arc<Pool>,
     pieces: VecDeque<Piece>,
     position: u64,
@@ -49,9 +60,16 @@ pub(super) struct Parser<'a> {
     pending: Vec<IndexEntry>,
     index: Vec<BlockReference>,
     manifest_at: Vec<BlockReference>,
-    manifest: Vec<u8>,
+    /// How long the manifest is so far, what of it is kept, and its digest.
+    manifest_length: usize,
+    manifest: Option<Vec<u8>>,
+    manifest_digest: checksum::FamilyDigest,
     block_count: u64,
     data_bytes: u64,
+    zero_bytes: u64,
+    trailer_at: u64,
+    sequences: Balance,
+    spans: Balance,
 }
 
 /// Reads the header of a pipe and hands the pipe on, with the bytes that were read too far.
@@ -83,12 +101,13 @@ pub(super) fn open_pipe(mut supply: Box<dyn Supply>) -> Result<(Family, VecDeque
 }
 
 impl<'a> Parser<'a> {
-    /// Begins at the header; `ahead` are pieces that were read already.
+    /// Begins at the header; `ahead` are pieces that were read already, `weights` those of the set's tally.
     pub fn new(
         family: &'a mut Family,
         data_key: Option<&'a DataKey>,
         pool: &'a Arc<Pool>,
         ahead: VecDeque<Piece>,
+        weights: Weights,
     ) -> Result<Self> {
         let header_bytes = family.header_bytes().to_vec();
         let (supply, header) = family.split();
@@ -97,6 +116,7 @@ impl<'a> Parser<'a> {
             header,
             data_key,
             opener: BlockOpener::new(data_key)?,
+            weights,
             pool,
             pieces: ahead,
             position: 0,
@@ -104,9 +124,15 @@ impl<'a> Parser<'a> {
             pending: Vec::new(),
             index: Vec::new(),
             manifest_at: Vec::new(),
-            manifest: Vec::new(),
+            manifest_length: 0,
+            manifest: (header.family == 1).then(Vec::new),
+            manifest_digest: checksum::FamilyDigest::new(),
             block_count: 0,
             data_bytes: 0,
+            zero_bytes: 0,
+            trailer_at: 0,
+            sequences: Balance::default(),
+            spans: Balance::default(),
         };
         for part in header_bytes.chunks(pool.size()) {
             if *parser.take(part.len())? != *part {
@@ -126,6 +152,7 @@ impl<'a> Parser<'a> {
             let entry = self.entry(&header, &bytes, offset)?;
             self.digest.add(&entry);
             self.block_count += 1;
+            self.sequences.add(self.weights, [header.sequence, 0, 0]);
             let reference = BlockReference { offset, length: header.block_length() as u32 };
             match header.kind {
                 BlockKind::Data | BlockKind::Map => {
@@ -152,11 +179,11 @@ impl<'a> Parser<'a> {
     pub fn finish(mut self) -> Result<Parsed> {
         let length = family_length(self.position, self.header.set.block_size);
         let footer_at = length - FOOTER as u64;
-        let trailer_end = self.position;
+        let trailer = (self.trailer_at, self.position - self.trailer_at);
         while self.position < footer_at {
             let part = (footer_at - self.position).min(self.pool.size() as u64) as usize;
             let at = self.position;
-            if !crate::checksum::is_zero(&self.take(part)?) {
+            if !checksum::is_zero(&self.take(part)?) {
                 return Err(self.damaged(at, "padding is not zero"));
             }
         }
@@ -164,11 +191,10 @@ impl<'a> Parser<'a> {
         let footer = Footer::decode(&bytes).map_err(|flaw| damage(self.supply.device(), footer_at, flaw))?;
         check_footer(self.supply.device(), footer_at, self.header, &footer)?;
         authenticate_footer(self.supply.device(), &footer, &bytes, self.data_key)?;
-        let trailer_ends = footer.trailer_offset.checked_add(u64::from(footer.trailer_length));
         let same = footer.family_length == length
             && footer.block_count == self.block_count
             && footer.family_digest == self.digest.value()
-            && trailer_ends == Some(trailer_end);
+            && (footer.trailer_offset, u64::from(footer.trailer_length)) == trailer;
         if !same {
             return Err(self
                 .damaged(footer_at, "the footer does not describe this family (digest, length or number of blocks)"));
@@ -178,7 +204,14 @@ impl<'a> Parser<'a> {
                 return Err(self.damaged(length, "bytes after the footer"));
             }
         }
-        Ok(Parsed { footer, manifest: self.manifest })
+        Ok(Parsed {
+            footer,
+            manifest: self.manifest,
+            manifest_digest: self.manifest_digest.finish(),
+            zero_bytes: self.zero_bytes,
+            sequences: self.sequences,
+            spans: self.spans,
+        })
     }
 
     fn damaged(&self, offset: u64, what: &str) -> Error {
@@ -279,7 +312,8 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<Vec<u8>> {
-        open_alone(&mut self.opener, header, bytes).map_err(|flaw| self.flawed(offset, flaw))
+        let opened = open_alone(&mut self.opener, header, bytes).map_err(|flaw| self.flawed(offset, flaw))?;
+        Ok(opened.1)
     }
 
     fn check_index(&mut self, header: &BlockHeader, bytes: &[u8], at: BlockReference) -> Result<()> {
@@ -289,6 +323,9 @@ impl<'a> Parser<'a> {
         let seen = |entry: &IndexEntry| if encrypted { entry.without_span() } else { *entry };
         if !entries.iter().map(seen).eq(self.pending.iter().copied()) {
             return Err(self.damaged(at.offset, "the index does not describe the blocks before it"));
+        }
+        for entry in entries.iter().filter(|entry| encrypted && entry.stream.get() != 0) {
+            self.spans.take(self.weights, [entry.sequence.get(), entry.first.get(), entry.span.get()]);
         }
         self.pending.clear();
         if self.index.len() == self.header.set.transfer_size as usize / TRAILER_REFERENCE {
@@ -303,7 +340,12 @@ impl<'a> Parser<'a> {
             return Err(self.damaged(at.offset, "too many manifest parts"));
         }
         let part = self.open(header, bytes, at.offset)?;
-        join_manifest(&mut self.manifest, &part).map_err(|flaw| self.flawed(at.offset, flaw))?;
+        let length = joined_length(self.manifest_length, &part).map_err(|flaw| self.flawed(at.offset, flaw))?;
+        self.manifest_length = length;
+        self.manifest_digest.update(&part);
+        if let Some(manifest) = &mut self.manifest {
+            manifest.extend_from_slice(&part);
+        }
         self.manifest_at.push(at);
         Ok(())
     }
@@ -316,6 +358,7 @@ impl<'a> Parser<'a> {
             && trailer.index == self.index
             && trailer.manifest == self.manifest_at
             && self.pending.is_empty();
+        (self.trailer_at, self.zero_bytes) = (offset, trailer.zero_bytes);
         if same { Ok(()) } else { Err(self.damaged(offset, "the trailer does not describe this family")) }
     }
 }

@@ -1,6 +1,6 @@
 //! Unpacking a set: families are parsed side by side, workers check and unpack blocks, writers fill the target.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use super::block::{BlockOpener, Plain};
 use super::family::{Family, damage};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
+use super::tally::Tally;
 use super::target::Target;
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{BlockKind, Footer, Manifest, RunKind, SetKind, StreamRecord, unpack_manifest};
+use crate::media::{BlockKind, Footer, Manifest, ManifestMap, Run, RunKind, unpack_manifest};
 use crate::meter::{Account, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::{Buffer, Piece, Pool};
@@ -67,10 +68,9 @@ struct Write {
 
 /// What the threads share.
 struct Shared<'a> {
-    streams: &'a [StreamRecord],
     data_key: Option<&'a DataKey>,
     accounts: Mutex<[Account; 3]>,
-    covered: Mutex<HashMap<u16, (u64, u64)>>,
+    tally: Tally<'a>,
 }
 
 const MEDIA: usize = 0;
@@ -87,11 +87,12 @@ impl Unpack<'_> {
         }
         let header = set.header().clone();
         let data_key = set.data_key().cloned();
+        let map = set.manifest().and_then(|manifest| manifest.map.as_ref());
+        let seed = map.map(ManifestMap::seed).transpose().map_err(|flaw| damage("manifest", 0, flaw))?;
         let shared = Shared {
-            streams: &header.streams,
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
-            covered: Mutex::new(HashMap::new()),
+            tally: Tally::new(&header, seed, self.target.discards()),
         };
         let mut ahead = set.take_ahead();
         let parsed = Mutex::new(Vec::new());
@@ -145,7 +146,7 @@ impl Unpack<'_> {
     ) -> Result<Parsed> {
         let mut clock = Clock::new();
         let device = family.device().to_owned();
-        let mut parser = Parser::new(family, shared.data_key, self.input, ahead)?;
+        let mut parser = Parser::new(family, shared.data_key, self.input, ahead, shared.tally.weights())?;
         let mut position = 0;
         while let Some(block) = parser.next()? {
             clock.lap(Spent::Busy);
@@ -188,10 +189,15 @@ impl Unpack<'_> {
             clock.lap(Spent::Blocked);
             let opened = opener.open(&block.header, &block.bytes, &mut decrypted, &mut out);
             let (runs, plain) = opened.map_err(|flaw| damage(&device, block.offset, flaw))?;
-            check_bounds(&block, &runs, shared).map_err(|what| Error::damaged(&device, block.offset, what))?;
+            let bytes = match &plain {
+                Plain::Stored(range) => &block.bytes[range.clone()],
+                Plain::Unpacked(range) => &out[range.clone()],
+            };
+            let booked = shared.tally.book(&block.header, &runs, bytes);
+            let (data, zero) = booked.map_err(|flaw| damage(&device, block.offset, flaw))?;
             clock.pass(u64::from(block.header.plain_length));
             if block.header.kind == BlockKind::Map || self.target.discards() {
-                self.count(shared, &block, &runs);
+                self.progress.advance(data + zero);
                 spare = Some(out);
                 continue;
             }
@@ -203,33 +209,13 @@ impl Unpack<'_> {
                 Plain::Unpacked(range) => Piece::new(out, range),
             };
             self.hand_on(&block, &runs, &piece, to_writers)?;
-            self.count(shared, &block, &runs);
+            self.progress.advance(data + zero);
         }
         lock(&shared.accounts)[TRANSFORM].add(clock.account());
         Ok(())
     }
 
-    /// Books what a block covers.
-    fn count(&self, shared: &Shared<'_>, block: &RawBlock, runs: &[crate::media::Run]) {
-        if block.header.kind != BlockKind::Data {
-            return;
-        }
-        let sum = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| u64::from(run.length)).sum::<u64>();
-        let (data, zero) = (sum(RunKind::Data), sum(RunKind::Zero));
-        let mut covered = lock(&shared.covered);
-        let stream = covered.entry(block.header.stream).or_default();
-        stream.0 += data;
-        stream.1 += zero;
-        self.progress.advance(data + zero);
-    }
-
-    fn hand_on(
-        &self,
-        block: &RawBlock,
-        runs: &[crate::media::Run],
-        piece: &Piece,
-        to_writers: &Sender<Write>,
-    ) -> Result<()> {
+    fn hand_on(&self, block: &RawBlock, runs: &[Run], piece: &Piece, to_writers: &Sender<Write>) -> Result<()> {
         let stream = block.header.stream;
         let mut at = 0;
         for run in runs {
@@ -266,20 +252,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs must lie inside their stream.
-fn check_bounds(block: &RawBlock, runs: &[crate::media::Run], shared: &Shared<'_>) -> Result<(), String> {
-    let id = block.header.stream;
-    let stream = shared
-        .streams
-        .iter()
-        .find(|stream| stream.id == id)
-        .ok_or_else(|| format!("stream {id} is not in the header"))?;
-    match runs.last() {
-        Some(run) if run.end() > stream.size => Err(format!("a run ends behind the end of stream {id}")),
-        _ => Ok(()),
-    }
-}
-
 /// The set as a whole: commit record, coverage, manifest.
 fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result<Manifest> {
     let header = set.header();
@@ -292,24 +264,30 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     if commit.digests != digests || commit.set_block_count != blocks {
         return Err(incomplete("its families are not those that its commit record names"));
     }
-    if parsed.iter().any(|family| family.manifest != first.manifest) {
+    if parsed.iter().any(|family| family.footer.finished_at != first.footer.finished_at) {
+        return Err(incomplete("its families were finished at different times"));
+    }
+    if parsed.iter().any(|family| family.manifest_digest != first.manifest_digest) {
         return Err(incomplete("its families have different manifests"));
     }
-    if header.kind == SetKind::Full {
-        let covered = lock(&shared.covered);
-        for stream in shared.streams {
-            let (data, zero) = covered.get(&stream.id).copied().unwrap_or_default();
-            if data + zero != stream.size {
-                return Err(incomplete("it does not hold every byte of its database"));
-            }
+    shared.tally.finish(parsed).map_err(|(family, what)| match family.and_then(|at| set.families().get(at)) {
+        Some(family) => {
+            Error::damaged(family.device(), parsed[usize::from(family.header().family) - 1].footer.trailer_offset, what)
         }
+        None => incomplete(what),
+    })?;
+    let json = first.manifest.as_deref().unwrap_or_default();
+    let manifest = unpack_manifest(json).map_err(|flaw| incomplete(&flaw.to_string()))?;
+    manifest.check_against(header).map_err(|flaw| incomplete(&flaw.to_string()))?;
+    if set.manifest().is_some_and(|before| *before != manifest) {
+        return Err(incomplete("its manifest changed while it was read"));
     }
-    unpack_manifest(&first.manifest).map_err(|flaw| incomplete(&flaw.to_string()))
+    Ok(manifest)
 }
 
 fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Shared<'_>) -> UnpackOutcome {
     let accounts = *lock(&shared.accounts);
-    let covered = lock(&shared.covered);
+    let (data_bytes, zero_bytes) = shared.tally.bytes();
     UnpackOutcome {
         manifest,
         stored_bytes: parsed.iter().map(|family| family.footer.family_length).sum(),
@@ -320,7 +298,7 @@ fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Sha
             .map(|(name, account)| Stage { name, account })
             .collect(),
         devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
-        data_bytes: covered.values().map(|(data, _)| data).sum(),
-        zero_bytes: covered.values().map(|(_, zero)| zero).sum(),
+        data_bytes,
+        zero_bytes,
     }
 }

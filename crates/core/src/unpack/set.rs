@@ -8,7 +8,7 @@ use super::family::Family;
 use super::parse::open_pipe;
 use crate::cipher::{DataKey, SecretKey, WrappedKey, unwrap};
 use crate::error::{Error, Result};
-use crate::media::{Manifest, SetHeader};
+use crate::media::{FamilyHeader, Manifest, SetHeader};
 use crate::pool::Piece;
 use crate::supply::Supply;
 
@@ -138,7 +138,8 @@ fn check_members(families: &[Family]) -> Result<()> {
             ));
         }
     }
-    if let Some(stranger) = families.iter().find(|family| family.header().set != *header) {
+    let strange = |family: &&Family| !FamilyHeader::same_set(family.header_bytes(), first.header_bytes());
+    if let Some(stranger) = families.iter().find(strange) {
         return Err(Error::incomplete(
             name(header),
             format!("the header of `{}` differs from that of `{}`", stranger.device(), first.device()),
@@ -188,6 +189,15 @@ fn check_commit(families: &[Family]) -> Result<()> {
             name(&families[0].header().set),
             "the families do not hold all blocks of the set",
             "use another backup set",
+        ));
+    }
+    let mut finished = families.iter().filter_map(|family| family.footer().map(|footer| footer.finished_at));
+    let first = finished.next();
+    if finished.any(|at| Some(at) != first) {
+        return Err(Error::incomplete(
+            name(&families[0].header().set),
+            "its families were finished at different times",
+            "use the original families, or another backup set",
         ));
     }
     Ok(())

@@ -18,7 +18,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::connection::{explain, not_a_database};
 use super::header::{HEADER_SIZE, MAGIC};
-use super::open_files::{Claim, beside, io_error};
+use super::open_files::{Claim, RawFile, beside, io_error};
 
 /// The side files whose presence beside a database means that it is in use, or was when something crashed.
 const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -70,13 +70,11 @@ pub struct Restore {
 }
 
 /// Finds out whether a database can be restored to `target`; writes nothing. Without `replace` neither the target
-/// nor a side file of it may exist; with it the target has to be an SQLite database.
+/// nor a side file of it may exist; with it the target has to be an SQLite database, or as without it.
 pub fn prepare(target: &Path, replace: bool) -> Result<Restore> {
     let target = resolve(target)?;
-    if replace {
-        if target.exists() {
-            must_be_a_database(&Claim::take(&target)?)?;
-        }
+    if replace && target.exists() {
+        must_be_a_database(&Claim::take(&target)?)?;
     } else {
         must_be_new(&target)?;
     }
@@ -118,12 +116,7 @@ impl Restore {
     fn publish_new(&self, restored: &File, hook: Hook<'_>) -> Result<()> {
         restored.sync_all().map_err(|e| io_error("sync", &self.temporary, e))?;
         hook(Step::Synced)?;
-        if self.replace {
-            // Side files without their database: orphans that SQLite would apply to the restored one.
-            self.remove_side_files(hook)?;
-        } else {
-            must_be_new(&self.target)?;
-        }
+        must_be_new(&self.target)?;
         rename_new(&self.temporary, &self.target)?;
         hook(Step::Renamed)?;
         sync_folder(&self.target)?;
@@ -140,10 +133,13 @@ impl Restore {
         hook(Step::Synced)?;
         let lock = ExclusiveLock::take(&self.target)?;
         hook(Step::Locked)?;
+        must_still_be(&self.target, &old)?;
         lock.empty_the_log()?;
         old.file().sync_all().map_err(|e| io_error("sync", &self.target, e))?;
         hook(Step::Checkpointed)?;
+        must_still_be(&self.target, &old)?;
         self.remove_side_files(hook)?;
+        must_still_be(&self.target, &old)?;
         fs::rename(&self.temporary, &self.target)
             .map_err(|e| io_error("rename the restored file to", &self.target, e))?;
         hook(Step::Renamed)?;
@@ -314,11 +310,29 @@ fn must_be_new(target: &Path) -> Result<()> {
                 } else {
                     format!("`{}`, which belongs to it, exists", name.display())
                 },
-                "restore to another name, or add --replace",
+                if target.exists() {
+                    "restore to another name, or add --replace"
+                } else {
+                    "its database is gone, and it may hold that one's last changes: move it away, then restore again"
+                },
             ));
         }
     }
     Ok(())
+}
+
+/// The lock is on the file that was opened: what has taken its name since is not locked, and not ours to replace.
+fn must_still_be(target: &Path, locked: &RawFile) -> Result<()> {
+    let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    let now = fs::metadata(target).map_err(|e| io_error("look at", target, e))?;
+    if identity(&now) == identity(&locked.metadata()?) {
+        return Ok(());
+    }
+    Err(Error::refused(
+        target.display().to_string(),
+        "another file took its name while the old database was being locked",
+        "find out what replaces the database, then restore again",
+    ))
 }
 
 /// Replacing is for databases: a mistyped target must not cost a file of another kind.

@@ -336,7 +336,9 @@ impl Reader for PageReader<'_> {
         let window = (buffer.len() as u64).min(1 << 30) / unit * unit;
         if window == 0 {
             let why = format!("{} bytes cannot hold one unit of {unit} bytes", buffer.len());
-            return Err(Error::usage("--max-transfer-size", why, "make it larger than the database's page size"));
+            // A buffer holds the head of its block too; the step of transfer sizes is the greatest page size.
+            let hint = format!("write --max-transfer-size {}KiB or more", (unit / (64 << 10) + 1) * 64);
+            return Err(Error::usage("--max-transfer-size", why, hint));
         }
         let offset = snapshot.cursor.fetch_add(window, Ordering::Relaxed);
         if offset >= snapshot.size() {

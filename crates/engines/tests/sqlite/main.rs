@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod child;
+mod conformance;
 mod copy;
 mod large;
 mod live;

@@ -231,3 +231,26 @@ fn damage_in_a_restored_file_is_found_before_it_is_published() {
     assert!(!restore::check(restore.temporary(), Depth::Full).unwrap().is_empty());
     restore.abandon();
 }
+
+#[test]
+fn a_file_swapped_in_before_or_after_the_lock_is_refused_and_stays() {
+    for swapped_after in [Step::Synced, Step::Locked, Step::Checkpointed] {
+        let (folder, from, _) = folder();
+        let target = folder.path().join("old.db");
+        database(&target, 20, "delete");
+        let other = folder.path().join("other.db");
+        let expected = database(&other, 30, "delete");
+        let restore = prepare(&target, true).unwrap();
+        std::fs::copy(&from, restore.temporary()).unwrap();
+        let swap = |step| {
+            if step == swapped_after {
+                std::fs::rename(&other, &target).unwrap();
+            }
+            Ok(())
+        };
+        let text = restore.publish(&swap).unwrap_err().to_string();
+        assert!(text.contains("another file took its name"), "{swapped_after:?}: {text}");
+        restore.abandon();
+        assert_eq!(content_digest(&target).unwrap(), expected, "{swapped_after:?}");
+    }
+}

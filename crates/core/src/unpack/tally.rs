@@ -1,0 +1,215 @@
+//! What the blocks of a set add up to: every byte once, every number once, a page map that fits the data, and
+//! sums that are those of the trailers. In memory that does not grow with the database.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::balance::{Balance, Weights};
+use super::claims::Claims;
+use super::parse::Parsed;
+use crate::checksum::{MAP_ENTRY, UnitHasher, ZERO_UNIT};
+use crate::media::{
+    BlockHeader, BlockKind, Flaw, IndexEntry, MAX_FAMILIES, Run, RunKind, SetHeader, SetKind, StreamRecord, broken,
+    require,
+};
+
+/// The sums of a set while it is unpacked; all threads share them.
+pub(super) struct Tally<'a> {
+    header: &'a SetHeader,
+    weights: Weights,
+    /// Whether the page map is looked at.
+    maps: bool,
+    /// Hashes units as the page map does; `None` when its seed is not known: in a pipe the manifest comes last.
+    hasher: Option<UnitHasher>,
+    sums: Mutex<Sums>,
+}
+
+struct Sums {
+    streams: Vec<StreamSums>,
+    /// Bytes of ZERO runs in each family.
+    zero_bytes: [u64; MAX_FAMILIES as usize],
+    /// Where the runs of blocks stand, against what the index says of them; with a cipher only workers see runs.
+    spans: Balance,
+    /// In a full the balances of the streams tell.
+    claims: Option<Claims>,
+}
+
+/// One stream, or one block's share of it.
+#[derive(Clone, Copy, Default)]
+struct StreamSums {
+    data: u64,
+    zero: u64,
+    /// Ranges of DATA and ZERO runs.
+    covered: Balance,
+    /// Ranges of MAP blocks.
+    mapped: Balance,
+    /// Units with their hashes: those of the data against those of the map.
+    hashes: Balance,
+    /// Ranges of ZERO runs against those of zeros in the map.
+    zeros: Balance,
+}
+
+impl StreamSums {
+    fn join(&mut self, other: &Self) {
+        self.data = self.data.saturating_add(other.data);
+        self.zero = self.zero.saturating_add(other.zero);
+        self.covered.join(other.covered);
+        self.mapped.join(other.mapped);
+        self.hashes.join(other.hashes);
+        self.zeros.join(other.zeros);
+    }
+}
+
+impl<'a> Tally<'a> {
+    /// Of nothing so far; `seed` is that of the page map, where it is known. Without `maps`, what the page map says does not
+    /// matter: a restore needs none, and whole data must come back also from a set whose map is not.
+    pub fn new(header: &'a SetHeader, seed: Option<u64>, maps: bool) -> Self {
+        let full = header.kind == SetKind::Full;
+        let sums = Sums {
+            streams: vec![StreamSums::default(); header.streams.len()],
+            zero_bytes: [0; MAX_FAMILIES as usize],
+            spans: Balance::default(),
+            claims: (!full).then(|| Claims::new(&header.streams)),
+        };
+        let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
+        Self { header, weights: Weights::random(), maps, hasher, sums: Mutex::new(sums) }
+    }
+
+    /// The weights of this run, for the balances that parsers keep.
+    pub fn weights(&self) -> Weights {
+        self.weights
+    }
+
+    /// Books a DATA or MAP block that was opened; returns the bytes of its DATA and of its ZERO runs.
+    pub fn book(&self, block: &BlockHeader, runs: &[Run], plain: &[u8]) -> Result<(u64, u64), Flaw> {
+        let mut streams = self.header.streams.iter().enumerate();
+        let (place, stream) = streams
+            .find(|(_, stream)| stream.id == block.stream)
+            .ok_or_else(|| broken(format!("stream {} is not in the header", block.stream)))?;
+        let end = runs.last().map_or(0, Run::end);
+        require(end <= stream.size, "a run ends behind the end of its stream")?;
+        let share = match block.kind {
+            BlockKind::Map => {
+                require(stream.map_window > 0, "a page map that the header does not announce")?;
+                if self.maps { self.map_block(stream, runs, plain)? } else { StreamSums::default() }
+            }
+            _ => self.data_block(stream, runs, plain)?,
+        };
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (BlockKind::Data, Some(claims)) = (block.kind, &mut sums.claims) {
+            let unit = u64::from(stream.unit);
+            let new = runs
+                .iter()
+                .all(|run| claims.claim(place, run.offset / unit, run.end().div_ceil(unit) - run.offset / unit));
+            require(new, "a part of its stream is in another block too")?;
+        }
+        sums.streams[place].join(&share);
+        let zero_bytes = &mut sums.zero_bytes[usize::from(block.family) - 1];
+        *zero_bytes = zero_bytes.saturating_add(share.zero);
+        if block.cipher != 0 {
+            let (first, span) = IndexEntry::span_of(runs);
+            sums.spans.add(self.weights, [block.sequence, first, span]);
+        }
+        Ok((share.data, share.zero))
+    }
+
+    fn data_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Flaw> {
+        let unit = u64::from(stream.unit);
+        let mut share = StreamSums::default();
+        let mut rest = plain;
+        for run in runs {
+            let whole = run.offset.is_multiple_of(unit) && (run.end().is_multiple_of(unit) || run.end() == stream.size);
+            require(whole, "a run is not of whole units")?;
+            share.covered.add_range(self.weights, run.offset, run.end());
+            if run.kind == RunKind::Zero {
+                share.zero += u64::from(run.length);
+                share.zeros.add_range(self.weights, run.offset, run.end());
+                continue;
+            }
+            share.data += u64::from(run.length);
+            let (bytes, later) =
+                rest.split_at_checked(run.length as usize).ok_or_else(|| broken("a run without data"))?;
+            rest = later;
+            if let Some(hasher) = &self.hasher {
+                for (number, bytes) in (run.offset / unit..).zip(bytes.chunks(stream.unit as usize)) {
+                    share.hashes.add(self.weights, item(number, hasher.hash(bytes)));
+                }
+            }
+        }
+        Ok(share)
+    }
+
+    fn map_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Flaw> {
+        let unit = u64::from(stream.unit);
+        let window = unit * u64::from(stream.map_window);
+        let &[run] = runs else { return Err(broken("a map block without its range")) };
+        let length = u64::from(run.length);
+        let fits = run.offset.is_multiple_of(window) && length == window.min(stream.size - run.offset);
+        require(fits, "a map block that is no window of its stream")?;
+        let (entries, odd) = plain.as_chunks::<MAP_ENTRY>();
+        require(
+            odd.is_empty() && entries.len() as u64 == length.div_ceil(unit),
+            "a map block of too few or too many entries",
+        )?;
+        let mut share = StreamSums::default();
+        share.mapped.add_range(self.weights, run.offset, run.end());
+        for (number, entry) in (run.offset / unit..).zip(entries) {
+            if *entry == ZERO_UNIT {
+                share.zeros.take_range(self.weights, number * unit, ((number + 1) * unit).min(stream.size));
+            } else if self.hasher.is_some() {
+                share.hashes.take(self.weights, item(number, *entry));
+            }
+        }
+        Ok(share)
+    }
+
+    /// Checks everything against what the families said, once all of them have come to their ends.
+    ///
+    /// # Errors
+    /// What does not add up, and in which family (from 0) when it is the affair of one.
+    pub fn finish(&self, parsed: &[Parsed]) -> Result<(), (Option<usize>, &'static str)> {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sequences = Balance::default();
+        let mut spans = sums.spans;
+        for (at, family) in parsed.iter().enumerate() {
+            if family.zero_bytes != sums.zero_bytes[at] {
+                return Err((Some(at), "the trailer counts other zero bytes than there are"));
+            }
+            sequences.join(family.sequences);
+            spans.join(family.spans);
+        }
+        let blocks: u64 = parsed.iter().map(|family| family.footer.block_count).sum();
+        (0..blocks).for_each(|number| sequences.take(self.weights, [number, 0, 0]));
+        let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
+        whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
+        whole(spans.is_even(), "its index does not say where the runs of its blocks stand")?;
+        if self.header.kind != SetKind::Full {
+            return Ok(());
+        }
+        for (stream, sums) in self.header.streams.iter().zip(&sums.streams) {
+            let once = |mut ranges: Balance| {
+                ranges.take_range(self.weights, 0, stream.size);
+                ranges.is_even()
+            };
+            whole(sums.data.saturating_add(sums.zero) == stream.size, "it does not hold every byte of its database")?;
+            whole(once(sums.covered), "it holds a part of its database twice, and another not at all")?;
+            let unmapped = stream.map_window == 0 || !self.maps;
+            whole(unmapped || once(sums.mapped), "its page map has a gap, or a part twice")?;
+            let fits = unmapped || sums.hashes.is_even() && sums.zeros.is_even();
+            whole(fits, "its page map does not fit its data")?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of DATA and of ZERO runs in all streams.
+    pub fn bytes(&self) -> (u64, u64) {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |of: fn(&StreamSums) -> u64| sums.streams.iter().map(of).sum();
+        (sum(|stream| stream.data), sum(|stream| stream.zero))
+    }
+}
+
+/// A unit and its hash.
+fn item(number: u64, hash: [u8; MAP_ENTRY]) -> [u64; 3] {
+    let hash = u128::from_le_bytes(hash);
+    [number, hash as u64, (hash >> 64) as u64]
+}

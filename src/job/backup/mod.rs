@@ -1,0 +1,265 @@
+//! BACKUP DATABASE: from a request to a committed backup set.
+
+mod base;
+mod manifest;
+mod sinks;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fullbore_core::Result;
+use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
+use fullbore_core::codec::Compression;
+use fullbore_core::device::Device;
+use fullbore_core::halt::Halt;
+use fullbore_core::io::Mode;
+use fullbore_core::media::{Label, SetHeader, SetKind};
+use fullbore_core::pipeline::{Backup, BackupOutcome};
+use fullbore_core::plan::{Knobs, Plan};
+use fullbore_core::unpack::BaseMap;
+use fullbore_engines::{Options, Session};
+use uuid::Uuid;
+
+use super::{Conduct, estimate, exclusive, limit, memory};
+use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
+
+/// What the user asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// `sqlite:PATH`.
+    pub source: String,
+    /// `--to`.
+    pub to: Vec<Device>,
+    /// `--stripes`.
+    pub stripes: Option<usize>,
+    /// `--compression`.
+    pub compression: Compression,
+    /// MAXTRANSFERSIZE, BUFFERCOUNT and the like.
+    pub knobs: Knobs,
+    /// `--kind`.
+    pub kind: SetKind,
+    /// `--copy-only`.
+    pub copy_only: bool,
+    /// `--base`: the families of the full, for a differential.
+    pub base: Vec<String>,
+    /// `--init`.
+    pub init: bool,
+    /// `--mkdir`.
+    pub mkdir: bool,
+    /// `--wait`.
+    pub wait: bool,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--measure-limit`.
+    pub measure_limit: bool,
+    /// `--encrypt-to`.
+    pub encrypt_to: Vec<PathBuf>,
+    /// `--key`: opens the base of a differential.
+    pub key: Option<PathBuf>,
+    /// `--name`.
+    pub name: String,
+    /// `--description`.
+    pub description: String,
+    /// `--name-template`.
+    pub name_template: Option<String>,
+    /// `--lock-timeout`.
+    pub lock_timeout: Duration,
+    /// `--max-wal-growth` in bytes.
+    pub max_wal_growth: u64,
+}
+
+/// Everything known before the first byte is read.
+struct Prepared {
+    devices: Vec<Device>,
+    plan: Plan,
+    set: SetHeader,
+    data_key: Option<DataKey>,
+    map_seed: Option<u64>,
+    base: Option<BaseMap>,
+    allocated: u64,
+    expected_per_family: u64,
+    file_mode: Mode,
+}
+
+/// Runs the backup and fills `report`, also when it fails.
+///
+/// # Errors
+/// Whatever stops it; then nothing usable was left behind.
+pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    report.kind = Some(request.kind.to_string());
+    report.database = Some(request.source.clone());
+    report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
+    let path = path_of(&request.source);
+    let identity =
+        std::fs::canonicalize(path).map_or_else(|_| request.source.clone(), |path| path.display().to_string());
+    let plan = plan(request)?;
+    report.pool = PoolReport {
+        buffer_count: plan.buffer_count() as u64,
+        max_transfer_size: plan.transfer_size.into(),
+        bytes: plan.pool_bytes(),
+        codec_bytes: plan.codec_bytes,
+    };
+    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
+    let _exclusive = exclusive::take(&request.source, &identity, request.wait, conduct)?;
+    let halt = Halt::new();
+    let options = Options {
+        lock_timeout: request.lock_timeout,
+        max_wal_growth: request.max_wal_growth,
+        halt: Some(halt.clone()),
+    };
+    let base = base::open(request)?;
+    // It may have to wait for a lock.
+    let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
+    let prepared = prepare(request, plan, base, &*session, report)?;
+    if request.dry_run {
+        report.status = "planned".into();
+        report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
+        return Ok(());
+    }
+    let raw = if request.measure_limit {
+        Some(limit::measure(session.source(), &prepared.devices, &prepared.plan, request.compression, conduct)?)
+    } else {
+        None
+    };
+    let begun = Instant::now();
+    let outcome = move_bytes(request, &prepared, &*session, conduct, &halt, report)?;
+    book(&outcome, &prepared, &*session, report)?;
+    report.set_speed(begun.elapsed().as_secs_f64());
+    report.limit = raw.map(|raw| limit::limit_of(&raw, report.source_bytes, report.stored_bytes, report.mib_per_s));
+    Ok(())
+}
+
+/// The part of a URL behind its scheme.
+fn path_of(source: &str) -> &str {
+    source.split_once(':').map_or(source, |(_, path)| path)
+}
+
+fn plan(request: &Request) -> Result<Plan> {
+    let stripes = request.stripes.unwrap_or(request.to.len());
+    Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
+}
+
+fn prepare(
+    request: &Request,
+    plan: Plan,
+    base: Option<BaseMap>,
+    session: &dyn Session,
+    report: &mut Report,
+) -> Result<Prepared> {
+    let source = session.source();
+    let path = path_of(&request.source);
+    let media_set_id = Uuid::now_v7();
+    let devices = sinks::devices(request, path, media_set_id)?;
+    let data_key = if request.encrypt_to.is_empty() { None } else { Some(DataKey::random()?) };
+    let keys = match &data_key {
+        None => Vec::new(),
+        Some(key) => {
+            let read = |path: &PathBuf| KeyFile::read(path).map(|file| file.public().clone());
+            let recipients = request.encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
+            wrap_for(&recipients, key, media_set_id.as_bytes())?
+        }
+    };
+    let map_seed = match &base {
+        Some(base) => Some(base.seed()),
+        None => (request.kind == SetKind::Full).then(random_seed),
+    };
+    let allocated =
+        source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
+    let label =
+        Label { name: request.name.clone(), description: request.description.clone(), database: path.to_owned() };
+    let set = SetHeader {
+        media_set_id,
+        backup_set_id: Uuid::now_v7(),
+        families: devices.len() as u16,
+        cipher: if data_key.is_some() { CipherId::Aes256Gcm } else { CipherId::None },
+        kind: request.kind,
+        block_size: plan.block_size,
+        transfer_size: plan.transfer_size,
+        codec: (request.compression.codec().number(), request.compression.level()),
+        started_at: jiff::Timestamp::now().as_microsecond(),
+        engine: session.engine().into(),
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        base_backup_set_id: base.as_ref().map(BaseMap::backup_set_id),
+        label: data_key.is_none().then_some(label),
+        keys,
+        streams: manifest::stream_records(source, plan.transfer_size, request.kind),
+    };
+    base::check(&set, base.as_ref())?;
+    report.media_set_id = Some(set.media_set_id.to_string());
+    report.backup_set_id = Some(set.backup_set_id.to_string());
+    report.allocated_bytes = allocated;
+    let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
+    let expected_per_family = whole / devices.len() as u64;
+    estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
+    estimate::check_room(&devices, expected_per_family)?;
+    Ok(Prepared {
+        devices,
+        plan,
+        set,
+        data_key,
+        map_seed,
+        base,
+        allocated,
+        expected_per_family,
+        file_mode: Mode::from_environment()?,
+    })
+}
+
+/// 64 bits from the system's randomness.
+fn random_seed() -> u64 {
+    // A version-4 UUID has 122 random bits; these two halves hide its six fixed ones.
+    let (a, b) = (Uuid::new_v4().as_u64_pair(), Uuid::new_v4().as_u64_pair());
+    a.0 ^ b.1.rotate_left(32) ^ a.1.rotate_left(17) ^ b.0
+}
+
+fn move_bytes(
+    request: &Request,
+    prepared: &Prepared,
+    session: &dyn Session,
+    conduct: &Conduct,
+    halt: &Halt,
+    report: &mut Report,
+) -> Result<BackupOutcome> {
+    let sinks = sinks::open(request, prepared, report)?;
+    let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
+    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let warnings = report.warnings.clone();
+    let backup = Backup {
+        plan: &prepared.plan,
+        set: &prepared.set,
+        compression: request.compression,
+        data_key: prepared.data_key.as_ref(),
+        map_seed: prepared.map_seed,
+        base: prepared.base.as_ref(),
+        init: request.init,
+        source: session.source(),
+        progress: &conduct.progress,
+        halt,
+        tick: &|| conduct.check(),
+        manifest: &|| manifest::manifest(request, prepared, session, &warnings),
+    };
+    backup.run(sinks)
+}
+
+fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, report: &mut Report) -> Result<()> {
+    let facts = session.facts();
+    for warning in facts.warnings {
+        if !report.warnings.contains(&warning) {
+            report.warnings.push(warning);
+        }
+    }
+    report.writers_blocked_s = facts.writers_blocked.as_secs_f64();
+    report.source_bytes = outcome.source_bytes;
+    report.stored_bytes = outcome.stored_bytes;
+    report.skipped_bytes = outcome.source_bytes.saturating_sub(outcome.data_bytes);
+    report.allocated_bytes = prepared.allocated;
+    report.add_stages(&outcome.stages);
+    for family in &outcome.families {
+        let hex = family.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        report.families.push(FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex });
+        report.add_device(&family.device, &family.account);
+    }
+    let position = session.position()?;
+    report.position = Some(PositionReport { first: position.clone(), checkpoint: position.clone(), last: position });
+    Ok(())
+}

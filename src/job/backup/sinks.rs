@@ -1,0 +1,184 @@
+//! Where the families go: their devices and sinks, and what may not be overwritten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::media::FamilyHeader;
+use fullbore_core::sink::{self, Sink};
+use fullbore_core::unpack::BaseMap;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::super::media;
+use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
+use super::super::recover::{self, Ours};
+use super::{Prepared, Request, path_of};
+use crate::report::Report;
+
+/// The devices of all families.
+pub(super) fn devices(request: &Request, path: &str, media_set_id: Uuid) -> Result<Vec<Device>> {
+    let database = stem_of(path);
+    let set_id = media_set_id.to_string();
+    let fields =
+        NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
+    let devices = names::devices(&request.to, request.stripes, template(request), &fields)?;
+    refuse_the_source(&devices, path)?;
+    Ok(devices)
+}
+
+/// A backup must not be written over the database or its side files.
+fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
+    let Ok(source) = std::fs::canonicalize(path) else { return Ok(()) };
+    let sides = ["", "-wal", "-shm", "-journal"].map(|end| {
+        let mut name = source.clone().into_os_string();
+        name.push(end);
+        Device::file(name).identity()
+    });
+    match devices.iter().find(|device| device.identity().is_some() && sides.contains(&device.identity())) {
+        Some(device) => Err(Error::usage(
+            device.to_string(),
+            "is the database itself, or a file that belongs to it",
+            "name another file or directory",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The name of the database in the names of its families.
+fn stem_of(path: &str) -> String {
+    let stem = Path::new(path).file_stem();
+    stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn template(request: &Request) -> &str {
+    request.name_template.as_deref().unwrap_or(DEFAULT_TEMPLATE)
+}
+
+/// How recovery knows what earlier backups of this database have left under other names.
+fn ours(request: &Request) -> Ours<'_> {
+    let database = path_of(&request.source);
+    let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
+    let patterns = if made { names::patterns(template(request), &stem_of(database)) } else { Vec::new() };
+    Ours { database, patterns }
+}
+
+/// A family that `--init` is to replace.
+struct Replaced<'a> {
+    device: &'a Device,
+    header: FamilyHeader,
+    /// Where its manifest says that the families of its set were written; empty when it does not tell.
+    written_to: Vec<Device>,
+}
+
+/// What `--init` replaces: the media set of each device's old family. Refused is what would cost more than it says.
+fn check_replaced(request: &Request, prepared: &Prepared) -> Result<Vec<Option<Uuid>>> {
+    if !request.init {
+        return Ok(Vec::new());
+    }
+    let mut replaced = Vec::new();
+    let mut ids = Vec::new();
+    for device in &prepared.devices {
+        let Place::File(path) = device.place() else {
+            ids.push(None);
+            continue;
+        };
+        refuse_foreign(path)?;
+        let old = look_at_replaced(device, path);
+        let id = old.as_ref().map(|old| old.header.set.media_set_id);
+        if id.is_some() && id == prepared.base.as_ref().map(BaseMap::media_set_id) {
+            return Err(Error::usage(
+                device.to_string(),
+                "is the full that this differential belongs to, and --init would replace it",
+                "name another file: a differential is worth nothing without its full",
+            ));
+        }
+        ids.push(id);
+        replaced.extend(old);
+    }
+    refuse_parts_of_sets(&replaced, &prepared.devices)?;
+    Ok(ids)
+}
+
+fn look_at_replaced<'a>(device: &'a Device, path: &Path) -> Option<Replaced<'a>> {
+    let look = media::look(path)?;
+    let header = look.header?;
+    // Of encrypted media, and of a damaged family, the header alone is known.
+    let manifest = look.family.filter(|_| header.set.keys.is_empty()).and_then(|mut family| family.manifest(None).ok());
+    let families = manifest.map(|manifest| manifest.families).unwrap_or_default();
+    let written_to = families.iter().filter_map(|family| Device::parse(&family.device).ok()).collect();
+    Some(Replaced { device, header, written_to })
+}
+
+/// A set that loses one family is lost. So all its families are replaced at once, or none. One whose own place is
+/// among the devices counts as well: it is gone, or overwritten here.
+fn refuse_parts_of_sets(replaced: &[Replaced<'_>], devices: &[Device]) -> Result<()> {
+    let mut sets: BTreeMap<Uuid, Vec<&Replaced<'_>>> = BTreeMap::new();
+    for old in replaced {
+        sets.entry(old.header.set.media_set_id).or_default().push(old);
+    }
+    for (id, members) in sets {
+        let of = members[0].header.set.families;
+        let named: BTreeSet<u16> = members.iter().map(|old| old.header.family).collect();
+        let written_to = &members.iter().max_by_key(|old| old.written_to.len()).unwrap_or(&members[0]).written_to;
+        let here = |family: u16| {
+            let place = written_to.get(usize::from(family) - 1).and_then(Device::identity);
+            place.is_some() && devices.iter().any(|device| device.identity() == place)
+        };
+        let kept: Vec<u16> = (1..=of).filter(|family| !named.contains(family) && !here(*family)).collect();
+        if kept.is_empty() {
+            continue;
+        }
+        let list = |family: &u16| match written_to.get(usize::from(*family) - 1) {
+            Some(device) => format!("\n    family {family}: `{device}`"),
+            None => format!("\n    family {family}"),
+        };
+        let kept: String = kept.iter().map(list).collect();
+        return Err(Error::refused(
+            members[0].device.to_string(),
+            format!(
+                "holds family {} of {of} of media set {id}, and --init would make that whole set unusable; not \
+                 overwritten would be:{kept}",
+                members[0].header.family,
+            ),
+            "name all its families with --to, or other files; or remove the old set yourself, if it is not needed",
+        ));
+    }
+    Ok(())
+}
+
+/// `--init` replaces families, also damaged ones, and nothing else: a mistyped name must not cost a file of another kind.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    if !path.is_file() || media::begins_like_a_family(path) {
+        return Ok(());
+    }
+    Err(Error::refused(
+        path.display().to_string(),
+        "is no media family, and --init replaces nothing else",
+        "choose another name, or remove the file yourself",
+    ))
+}
+
+/// Puts right what earlier runs have left, checks what `--init` replaces, and opens all sinks.
+pub(super) fn open(request: &Request, prepared: &Prepared, report: &mut Report) -> Result<Vec<Box<dyn Sink>>> {
+    let recovered = recover::recover(&prepared.devices, &ours(request))?;
+    report.warnings.extend(recovered.warnings);
+    report.notes.extend(recovered.notes);
+    let mut replaced = check_replaced(request, prepared)?.into_iter();
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    for device in &prepared.devices {
+        let old_set_id = replaced.next().flatten().map(|id| id.to_string());
+        let options = sink::Options {
+            old_set_id,
+            init: request.init,
+            mkdir: request.mkdir,
+            expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
+            queue_depth: prepared.plan.queue_depth,
+            mode: prepared.file_mode,
+            ..sink::Options::new(prepared.set.media_set_id.to_string())
+        };
+        // A sink that is dropped removes what it made.
+        sinks.push(sink::open(device, options)?);
+    }
+    Ok(sinks)
+}

@@ -1,0 +1,180 @@
+//! What restore and verify share: which media are read and how, and the unpacking itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::codec::{self, Compression};
+use fullbore_core::device::Device;
+use fullbore_core::halt::Halt;
+use fullbore_core::io::Mode;
+use fullbore_core::plan::{Knobs, UnpackPlan};
+use fullbore_core::pool::{Piece, Pool};
+use fullbore_core::sink::DeviceAccount;
+use fullbore_core::supply::{self, Supply};
+use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
+use fullbore_core::{Error, Result};
+
+use super::{Conduct, media, memory};
+use crate::chain::Choice;
+use crate::report::{FamilyReport, PoolReport, Report};
+
+/// What is read, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// `--from`.
+    pub from: Vec<String>,
+    /// BUFFERCOUNT and the like.
+    pub knobs: Knobs,
+    /// `--key`.
+    pub key: Option<PathBuf>,
+    /// `--set`, `--latest`.
+    pub choice: Choice,
+}
+
+/// Where the sets are.
+pub(super) enum Media {
+    /// One set, on standard input.
+    Piped(Box<MediaSet>),
+    /// In files.
+    Heap(media::Heap),
+}
+
+impl Reading {
+    /// The key, and the media: what every job that reads begins with.
+    pub(super) fn begin(&self, conduct: &Conduct, report: &mut Report) -> Result<(Option<SecretKey>, Media)> {
+        let key = media::read_key(self.key.as_deref())?;
+        let found = if media::is_pipe(&self.from)? {
+            Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
+        } else {
+            let heap = media::find(&self.from)?;
+            report.notes.extend(heap.notes.iter().cloned());
+            report.notes.extend(heap.leftover_notes());
+            Media::Heap(heap)
+        };
+        Ok((key, found))
+    }
+}
+
+/// Opens a set with a pool of the right size.
+pub(super) fn open(
+    found: &media::Found,
+    knobs: &Knobs,
+    key: Option<&SecretKey>,
+    report: &mut Report,
+) -> Result<(MediaSet, Arc<Pool>, UnpackPlan)> {
+    let nothing = Pool::new(0, 4096)?;
+    let transfer_size = media::open_set(found, &nothing, 1, key)?.header().transfer_size;
+    let plan = UnpackPlan::new(knobs, usize::from(found.families), transfer_size)?;
+    claim(&plan, report)?;
+    let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
+    Ok((media::open_set(found, &pool, plan.queue_depth, key)?, pool, plan))
+}
+
+fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {
+    let codec_bytes = (plan.workers * codec::memory(Compression::None, plan.transfer_size as usize)) as u64;
+    report.pool = PoolReport {
+        buffer_count: plan.buffer_count() as u64,
+        max_transfer_size: plan.transfer_size.into(),
+        bytes: plan.pool_bytes(),
+        codec_bytes,
+    };
+    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, codec_bytes)
+}
+
+/// The set on standard input.
+pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaSet> {
+    // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
+    let pool = Pool::new(8, 64 << 10)?;
+    conduct.close_on_signal(&pool);
+    let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?)?;
+    let bytes = Arc::new(AtomicU64::new(0));
+    let supply = Box::new(Counted { supply, bytes: Arc::clone(&bytes) });
+    MediaSet::piped(supply, key, &[]).map_err(|error| match error {
+        Error::Incomplete { .. } if bytes.load(Ordering::Relaxed) == 0 => Error::incomplete(
+            "--from -",
+            "nothing came: the pipe ended before its first byte",
+            "look at what the program in front of the pipe says, and at its exit code (`set -o pipefail`)",
+        ),
+        error => conduct.why_halted(error),
+    })
+}
+
+/// A supply that tells how much came from it.
+struct Counted {
+    supply: Box<dyn Supply>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Supply for Counted {
+    fn device(&self) -> &str {
+        self.supply.device()
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.supply.size()
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.supply.read_at(offset, buffer)
+    }
+
+    fn next(&mut self) -> Result<Option<Piece>> {
+        let piece = self.supply.next()?;
+        self.bytes.fetch_add(piece.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
+        Ok(piece)
+    }
+
+    fn account(&self) -> DeviceAccount {
+        self.supply.account()
+    }
+}
+
+/// Unpacks a set whose pool is not made yet.
+pub(super) fn unpack(
+    set: &mut MediaSet,
+    knobs: &Knobs,
+    target: &dyn Target,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<UnpackOutcome> {
+    let plan = UnpackPlan::new(knobs, 1, set.header().transfer_size)?;
+    claim(&plan, report)?;
+    let pool = Pool::new(plan.input_buffers, plan.transfer_size as usize)?;
+    unpack_with(set, &plan, &pool, target, conduct)
+}
+
+/// Unpacks an opened set into `target`.
+pub(super) fn unpack_with(
+    set: &mut MediaSet,
+    plan: &UnpackPlan,
+    input: &Arc<Pool>,
+    target: &dyn Target,
+    conduct: &Conduct,
+) -> Result<UnpackOutcome> {
+    let halt = Halt::new();
+    let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
+    unpack.run(set).map_err(|error| conduct.why_halted(error))
+}
+
+/// Books what an unpacking did; several sets add up.
+pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
+    let manifest = &outcome.manifest;
+    report.kind = Some(manifest.kind.to_string());
+    report.engine = Some(manifest.engine.clone());
+    report.database = Some(manifest.database.clone());
+    report.media_set_id = Some(manifest.media_set_id.to_string());
+    report.backup_set_id = Some(manifest.backup_set_id.to_string());
+    report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));
+    report.source_bytes += outcome.data_bytes + outcome.zero_bytes;
+    report.skipped_bytes += outcome.zero_bytes;
+    report.allocated_bytes += outcome.data_bytes;
+    report.stored_bytes += outcome.stored_bytes;
+    report.add_stages(&outcome.stages);
+    for ((device, account), footer) in outcome.devices.iter().zip(&outcome.footers) {
+        let hex = footer.family_digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        report.families.push(FamilyReport { device: device.clone(), bytes: footer.family_length, blake3: hex });
+        report.add_device(device, account);
+    }
+}

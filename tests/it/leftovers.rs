@@ -1,0 +1,149 @@
+//! What killed backups leave: found through links, removed when it is dead, never what somebody needs.
+
+use crate::database::{self, Shape};
+use crate::program::Ended;
+use crate::world::World;
+
+/// The media-set id of the only set in `from`.
+fn set_id(world: &World, from: &str) -> String {
+    world.run(&format!("list --from {from} --json")).json()[0]["media_set_id"].as_str().unwrap().to_owned()
+}
+
+/// Starts a slow backup, kills it when `ready` is so, and gives what it had said.
+fn killed(world: &World, line: &str, ready: impl Fn() -> bool) -> Ended {
+    let running = world.start(&format!("{line} --throttle 400KiB/s --max-transfer-size 64KiB"));
+    let patience = std::time::Instant::now();
+    while !ready() && patience.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(ready(), "it came never so far");
+    running.signal("KILL");
+    running.wait().with_code(-9)
+}
+
+fn unfinished_in(world: &World, directory: &str) -> Vec<String> {
+    world.names(directory).into_iter().filter(|name| name.contains(".new-")).collect()
+}
+
+#[test]
+fn both_sets_are_found_through_a_link_after_a_kill_between_the_renames() {
+    let world = World::with_small_set("");
+    std::fs::create_dir(world.at("real")).unwrap();
+    std::fs::rename(world.at("a/app.bore"), world.at("real/app.bore")).unwrap();
+    std::os::unix::fs::symlink("../real/app.bore", world.at("a/app.bore")).unwrap();
+    database::sql(&world.at("app.db"), "UPDATE item SET name = 'newer'");
+    world.run("backup sqlite:app.db --to b/app.bore").done();
+    let (old, new) = (set_id(&world, "a"), set_id(&world, "b"));
+    std::fs::rename(world.at("real/app.bore"), world.at(&format!("real/app.bore.old-{old}"))).unwrap();
+    let new_name = world.at(&format!("real/app.bore.new-{new}"));
+    std::fs::rename(world.at("b/app.bore"), &new_name).unwrap();
+    for from in ["a/app.bore", "a", "a/*"] {
+        let sets = world.run(&format!("list --from {from} --json")).done().json();
+        assert_eq!(sets.as_array().unwrap().len(), 2, "{from}: {sets}");
+        world.assert_restores(&format!("--from {from}"));
+    }
+    // One rename later.
+    std::fs::rename(&new_name, world.at("real/app.bore")).unwrap();
+    world.assert_restores("--from a/app.bore");
+    std::fs::rename(world.at("real/app.bore"), &new_name).unwrap();
+    world.run("backup sqlite:app.db --to a/app.bore --init").with_code(4).says(&["gave", "removed"]);
+    assert_eq!(world.names("real"), ["app.bore"]);
+    assert!(world.at("a/app.bore").is_symlink());
+    world.assert_restores("--from a");
+}
+
+#[test]
+fn dead_files_of_killed_backups_into_directories_are_notes_and_the_next_backup_removes_them() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ --to b/").done();
+    std::thread::sleep(std::time::Duration::from_millis(1100)); // Names tell seconds.
+    let begun = || !unfinished_in(&world, "a").is_empty() && !unfinished_in(&world, "b").is_empty();
+    killed(&world, "backup sqlite:app.db --to a/ --to b/", begun);
+    assert!(begun());
+    world.run("list --from a --from b").done().says(&["note: ", ".new-"]);
+    world.run("verify --from a --from b").done().says(&["note: ", ".new-"]);
+    world.assert_restores("--from a --from b");
+    let next = world.run("backup sqlite:app.db --to a/ --to b/").with_code(4);
+    assert_eq!(next.err.matches("warning: removed").count(), 2, "{next}");
+    assert_eq!((unfinished_in(&world, "a").len(), unfinished_in(&world, "b").len()), (0, 0));
+    assert_eq!(world.run("list --from a --from b --json").done().json().as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn encrypted_dead_files_are_known_by_their_names() {
+    let world = World::with_database();
+    world.run("key new --no-recovery k.key").done();
+    let line = "backup sqlite:app.db --to a/ --encrypt-to k.key";
+    killed(&world, line, || !unfinished_in(&world, "a").is_empty());
+    world.run(line).with_code(4).says(&["removed", ".new-"]);
+    assert!(unfinished_in(&world, "a").is_empty());
+}
+
+#[test]
+fn what_belongs_to_another_database_or_to_a_running_backup_stays() {
+    let world = World::with_database();
+    database::make(&world.at("other.db"), Shape::default());
+    killed(&world, "backup sqlite:other.db --to a/", || !unfinished_in(&world, "a").is_empty());
+    let slow = "backup sqlite:other.db --to b/ --throttle 400KiB/s --max-transfer-size 64KiB";
+    let running = world.start(slow);
+    while unfinished_in(&world, "b").is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let before = (unfinished_in(&world, "a"), unfinished_in(&world, "b"));
+    world.run("backup sqlite:app.db --to a/ --to b/").done();
+    assert_eq!((unfinished_in(&world, "a"), unfinished_in(&world, "b")), before);
+    running.signal("INT");
+    running.wait().with_code(130);
+}
+
+#[test]
+fn families_published_before_their_backup_was_killed_go_with_the_unfinished_one() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done();
+    let id = set_id(&world, "a");
+    // Family 1 is written last: as if the kill had come before its end.
+    let bytes = world.read("a/x.bore");
+    world.write(&format!("a/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
+    std::fs::remove_file(world.at("a/x.bore")).unwrap();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").with_code(4).says(&["removed", "b/x.bore"]);
+    assert_eq!((world.names("a"), world.names("b")), (vec!["x.bore".into()], vec!["x.bore".into()]));
+    world.assert_restores("--from a --from b");
+}
+
+#[test]
+fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done();
+    let (id, bytes) = (set_id(&world, "a"), world.read("b/x.bore"));
+    for to in ["--to b/", "--to a/ --to b/"] {
+        world.write(&format!("b/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
+        world
+            .run(&format!("backup sqlite:app.db {to} --name-template {{database}}-{{set}}-{{family}}"))
+            .with_code(4)
+            .says(&["removed", ".new-"]);
+        assert!(world.read("b/x.bore") == bytes);
+    }
+    world.run("restore --from a/x.bore --from b/x.bore --into sqlite:copy.db").done();
+    // The disk of family 2 is not there, and family 1 is: still no proof that nothing was committed.
+    std::fs::remove_file(world.at("b/x.bore")).unwrap();
+    world.write(&format!("b/x.bore.new-{id}"), &bytes);
+    world.run("backup sqlite:app.db --to b/").done().says(&["note: left", ".new-"]);
+    world.run("restore --from a/x.bore --from b --set 0 --into sqlite:other.db").with_code(1);
+    world.run(&format!("verify --from a/x.bore --from b --set {id}")).done();
+}
+
+#[test]
+fn init_over_a_part_of_a_larger_set_is_refused() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done();
+    let refused = world.run("backup sqlite:app.db --to a/x.bore --init");
+    refused.refused(1, "a/x.bore", "family 1 of 2").says(&["family 2: `b/x.bore`", "--to"]);
+    let refused = world.run("backup sqlite:app.db --to a/x.bore --to b/y.bore --init");
+    refused.refused(1, "a/x.bore", "family 1 of 2");
+    world.assert_restores("--from a --from b");
+    // All of it, also in another order or when one is gone from its place.
+    world.run("backup sqlite:app.db --to b/x.bore --to a/x.bore --init").done();
+    std::fs::remove_file(world.at("a/x.bore")).unwrap();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore --init").done();
+    world.assert_restores("--from a --from b");
+}
