@@ -94,7 +94,8 @@ impl RedoScan {
     /// Looks whether something begins at the window's first byte.
     fn look(&mut self) {
         let at = |index: usize| self.window.get(index).copied();
-        let starts = |from: usize, pattern: &[u8]| pattern.iter().enumerate().all(|(i, byte)| at(from + i) == Some(*byte));
+        let starts =
+            |from: usize, pattern: &[u8]| pattern.iter().enumerate().all(|(i, byte)| at(from + i) == Some(*byte));
         // MLOG_4BYTES, with or without the mark of a record that is alone; then space id 0 and page 5.
         if matches!(at(0), Some(0x04 | 0x84)) && at(1) == Some(0) && starts(2, &self.offset_pattern) {
             let bytes: Vec<u8> = self.window.iter().skip(5).take(5).copied().collect();
@@ -193,8 +194,13 @@ mod tests {
 
     #[test]
     fn compressed_integers_have_one_to_five_bytes() {
-        let cases: [(&[u8], u32); 5] =
-            [(&[0x7F], 127), (&[0x80, 0x80], 128), (&[0xC0, 0x40, 0], 0x4000), (&[0xE0, 0x20, 0, 0], 0x20_0000), (&[0xF0, 1, 0, 0, 0], 1 << 24)];
+        let cases: [(&[u8], u32); 5] = [
+            (&[0x7F], 127),
+            (&[0x80, 0x80], 128),
+            (&[0xC0, 0x40, 0], 0x4000),
+            (&[0xE0, 0x20, 0, 0], 0x20_0000),
+            (&[0xF0, 1, 0, 0, 0], 1 << 24),
+        ];
         for (bytes, value) in cases {
             assert_eq!(compressed(bytes), Some(value));
             assert_eq!(compressed(&bytes[..bytes.len() - 1]), None);

@@ -28,7 +28,7 @@ impl LogStatus {
     /// Asks a MySQL server. Needs BACKUP_ADMIN, and stops commits for the moment of the reading.
     pub fn read(connection: &mut Connection) -> Result<Self, Failure> {
         let answer = connection.query("SELECT LOCAL FROM performance_schema.log_status")?;
-        let parsed = answer.single().and_then(|text| Self::parse(text));
+        let parsed = answer.single().and_then(Self::parse);
         Ok(parsed.ok_or_else(|| connection.broken("its log_status is no JSON of the form that is documented"))?)
     }
 
@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn a_reading_is_parsed_and_places_are_in_the_order_of_the_files_numbers() {
-        let text = r#"{"gtid_executed": "a-b:1-5,\nc-d:7", "binary_log_file": "binlog.000009", "binary_log_position": 157}"#;
+        let text =
+            r#"{"gtid_executed": "a-b:1-5,\nc-d:7", "binary_log_file": "binlog.000009", "binary_log_position": 157}"#;
         let status = LogStatus::parse(text).unwrap();
         assert_eq!((status.position, status.gtid_executed.as_str()), (157, "a-b:1-5,c-d:7"));
         let later = LogStatus { file: "binlog.1000000".into(), position: 4, ..LogStatus::default() };

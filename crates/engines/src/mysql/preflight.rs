@@ -164,7 +164,8 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
     // Both tables can be read only with a privilege; what cannot be read is taken for what is usual.
     let replica = optional(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration")?;
     facts.replica = replica.is_some_and(|count| count != "0");
-    let redo = "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
+    let redo =
+        "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
     facts.redo_enabled = optional(connection, redo)?.is_none_or(|value| value != "OFF");
     let others = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
                   AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
@@ -192,7 +193,8 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
 pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String>> {
     let refused = |why: String, hint: &str| Err(Error::refused(server, why, hint));
     if !facts.version.is_verified() && !consent.unverified {
-        let why = format!("MySQL {} is not among the series that this program is tested with (9.x)", facts.version_text);
+        let why =
+            format!("MySQL {} is not among the series that this program is tested with (9.x)", facts.version_text);
         return refused(why, "--accept-unverified tries all the same; prove such a backup by a restore");
     }
     if !facts.backup_admin {
@@ -234,7 +236,8 @@ fn warnings(facts: &Facts) -> Vec<String> {
         warnings.push(format!("{count} tables of other engines than InnoDB will be empty: {names}{more}"));
     }
     if !facts.sees_tables {
-        warnings.push("the account lacks SELECT on *.*: tables of other engines than InnoDB cannot be named here".into());
+        warnings
+            .push("the account lacks SELECT on *.*: tables of other engines than InnoDB cannot be named here".into());
     }
     if facts.replica {
         warnings.push("the server is a replica: the position is that of its own binary log".into());
@@ -254,7 +257,9 @@ pub fn install_plugin(connection: &mut Connection) -> Result<()> {
         Err(Failure::Server(error)) => {
             let hint = match error.code {
                 1142 | PRIVILEGE_MISSING => "this needs INSERT on mysql.plugin: let an administrator load it",
-                1290 | 1836 => "the server is read-only: load it while it is not, or by plugin-load-add in its configuration",
+                1290 | 1836 => {
+                    "the server is read-only: load it while it is not, or by plugin-load-add in its configuration"
+                }
                 _ => "mysql_clone.so must be in the server's plugin_dir; it is part of the server's package",
             };
             Err(Error::refused(connection.name(), format!("the plugin `clone` cannot be loaded: {error}"), hint))
@@ -276,7 +281,8 @@ fn plugin(connection: &mut Connection) -> Result<ClonePlugin> {
 fn grants(connection: &mut Connection) -> Result<Vec<String>> {
     let roles = connection.query("SELECT CURRENT_ROLE()")?;
     // The server quotes the roles' names itself.
-    let using = roles.single().filter(|roles| *roles != "NONE").map_or(String::new(), |roles| format!(" USING {roles}"));
+    let using =
+        roles.single().filter(|roles| *roles != "NONE").map_or(String::new(), |roles| format!(" USING {roles}"));
     let grants = connection.query(&format!("SHOW GRANTS FOR CURRENT_USER(){using}"))?;
     Ok(grants.rows.into_iter().flatten().flatten().collect())
 }
@@ -366,7 +372,11 @@ mod tests {
     #[test]
     fn a_privilege_counts_only_where_it_is_granted_globally() {
         assert!(grants_globally("GRANT AUDIT_ADMIN,BACKUP_ADMIN,CLONE_ADMIN ON *.* TO `b`@`%`", "BACKUP_ADMIN"));
-        for other in ["GRANT `BACKUP_ADMIN`@`%` TO `b`@`%`", "GRANT SELECT ON `BACKUP_ADMIN`.* TO `b`@`%`", "GRANT USAGE ON *.* TO `BACKUP_ADMIN`@`%`"] {
+        for other in [
+            "GRANT `BACKUP_ADMIN`@`%` TO `b`@`%`",
+            "GRANT SELECT ON `BACKUP_ADMIN`.* TO `b`@`%`",
+            "GRANT USAGE ON *.* TO `BACKUP_ADMIN`@`%`",
+        ] {
             assert!(!grants_globally(other, "BACKUP_ADMIN"), "{other}");
         }
         assert!(Version::parse("8.0.16").unwrap() < FIRST_VERSION && Version::parse("garbage").is_none());

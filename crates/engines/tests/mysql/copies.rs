@@ -64,7 +64,8 @@ fn copy(server: &Server, options: &str, tasks: usize) -> Copy {
 }
 
 fn start_on(copy: &Copy, source: &Server) -> Server {
-    let options = Options::new().binlog().datadir(&copy.directory.path()).password_file(source.password_file().unwrap());
+    let options =
+        Options::new().binlog().datadir(&copy.directory.path()).password_file(source.password_file().unwrap());
     Server::start(Kind::Mysql9, &options)
 }
 
@@ -99,7 +100,8 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
     for tasks in [1, 2, 4] {
         let load = Load::start(&server);
         std::thread::sleep(Duration::from_secs(1));
-        let (transactions, rounds) = (load.transactions.load(Ordering::Relaxed), load.ddl_rounds.load(Ordering::Relaxed));
+        let (transactions, rounds) =
+            (load.transactions.load(Ordering::Relaxed), load.ddl_rounds.load(Ordering::Relaxed));
         let copy = copy(&server, "ssl-mode=disabled&get-server-public-key=true", tasks);
         eprintln!(
             "meanwhile {} transactions, {} rounds of DDL",
@@ -111,6 +113,24 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
         prove(&server, &copy);
     }
     assert_clean(&server);
+}
+
+#[test]
+fn encrypted_tables_also_new_ones_start_under_another_keyring_and_no_key_is_stored_in_clear() {
+    let server = Server::start(Kind::Mysql9, &Options::new().binlog().encrypt());
+    load::fill(&server);
+    server.sql("CREATE TABLE shop.secret (id INT PRIMARY KEY, v INT) ENCRYPTION='Y'; INSERT INTO shop.secret SELECT * FROM ddl.steady");
+    server.sql("SET GLOBAL default_table_encryption = ON; ALTER DATABASE ddl ENCRYPTION='Y'");
+    let load = Load::start_with(&server, false);
+    std::thread::sleep(Duration::from_secs(1));
+    let copy = copy(&server, "ssl-mode=required", 2);
+    load.stop();
+    assert!(copy.directory.keys.load(Ordering::Relaxed) > 0, "no key came in clear: the test proves nothing");
+    let options = Options::new().binlog().encrypt().datadir(&copy.directory.path());
+    let restored = Server::start(Kind::Mysql9, &options.password_file(server.password_file().unwrap()));
+    let (file, _, gtids) = status_recovery(&copy);
+    replay(&server, &restored, &file, &gtids);
+    assert_eq!(load::checksums(&restored), load::checksums(&server));
 }
 
 fn prove(server: &Server, copy: &Copy) {

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fullbore_core::Result;
-use fullbore_engines::mysql::clone::descriptor::{Stage, StateDescriptor};
+use fullbore_engines::mysql::clone::descriptor::{Stage, StateDescriptor, file_flags};
+use fullbore_engines::mysql::clone::encryption::{self, Wrapped};
 use fullbore_engines::mysql::clone::files::{Change, CloneFile, FileId};
+use fullbore_engines::mysql::clone::page_zero::PageSize;
 use fullbore_engines::mysql::clone::task::DataExtent;
 use fullbore_engines::mysql::restore;
 use fullbore_engines::mysql::source::{Bytes, CloneTarget};
@@ -20,6 +22,10 @@ use tempfile::TempDir;
 pub struct Directory {
     root: TempDir,
     files: Mutex<HashMap<FileId, Arc<File>>>,
+    /// Files whose first page may hold a key.
+    encrypted: Mutex<std::collections::BTreeSet<FileId>>,
+    /// Keys that came in clear.
+    pub keys: AtomicU64,
     /// Bytes taken.
     pub bytes: AtomicU64,
     /// Which tasks sent some.
@@ -40,6 +46,8 @@ impl Directory {
         Self {
             root,
             files: Mutex::default(),
+            encrypted: Mutex::default(),
+            keys: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             tasks: Mutex::default(),
             changes: Mutex::default(),
@@ -59,7 +67,9 @@ impl Directory {
 
     fn open(&self, id: FileId) -> Arc<File> {
         let mut files = self.files.lock().unwrap();
-        let make = || Arc::new(File::options().read(true).write(true).create(true).truncate(false).open(self.part(id)).unwrap());
+        let make = || {
+            Arc::new(File::options().read(true).write(true).create(true).truncate(false).open(self.part(id)).unwrap())
+        };
         files.entry(id).or_insert_with(make).clone()
     }
 
@@ -97,6 +107,9 @@ impl CloneTarget for Directory {
 
     fn file(&self, change: &Change) -> Result<()> {
         let file = change.file();
+        if file.flags & file_flags::ENCRYPTED != 0 {
+            self.encrypted.lock().unwrap().insert(file.id);
+        }
         if let Change::Born(_, page) = change {
             let part = self.open(file.id);
             part.write_all_at(page, 0).unwrap();
@@ -112,12 +125,19 @@ impl CloneTarget for Directory {
         (self.on_data)(extent)?;
         self.tasks.lock().unwrap().insert(bytes.task());
         let file = self.open(extent.file);
+        let may_hold_key = extent.offset == 0 && self.encrypted.lock().unwrap().contains(&extent.file);
         BUFFER.with_borrow_mut(|buffer| {
             let mut at = extent.offset;
             loop {
                 match bytes.read(buffer)? {
                     0 => break,
                     length => {
+                        if may_hold_key && at == 0 {
+                            let page = PageSize::new(16384).unwrap();
+                            if encryption::wrap(&mut buffer[..16384], page).unwrap() == Wrapped::Now {
+                                self.keys.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
                         file.write_all_at(&buffer[..length], at).unwrap();
                         at += length as u64;
                     }

@@ -27,7 +27,12 @@ fn donor_with_tables() -> Server {
 }
 
 /// Runs a clone whose target calls `then` once, after `bytes` were taken.
-fn run_until(donor: Donor, halt: &Halt, bytes: u64, then: impl Fn() -> Result<()> + Send + Sync + 'static) -> Result<()> {
+fn run_until(
+    donor: Donor,
+    halt: &Halt,
+    bytes: u64,
+    then: impl Fn() -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
     let mut directory = Directory::new();
     let (taken, done) = (AtomicU64::new(0), AtomicU64::new(0));
     directory.on_data = Box::new(move |extent| {

@@ -19,7 +19,8 @@ pub fn fill(server: &Server) {
     server.sql("CREATE DATABASE shop; CREATE DATABASE ddl; INSTALL PLUGIN clone SONAME 'mysql_clone.so'");
     let digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL \
                   SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-    let numbers = format!("SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d n FROM {digits} a, {digits} b, {digits} c, {digits} e");
+    let numbers =
+        format!("SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d n FROM {digits} a, {digits} b, {digits} c, {digits} e");
     for table in 0..TABLES {
         server.sql(&format!(
             "CREATE TABLE shop.account{table} (id INT PRIMARY KEY, amount BIGINT NOT NULL, note VARCHAR(200), KEY (amount)); \
@@ -51,8 +52,17 @@ pub struct Load {
 
 impl Load {
     pub fn start(server: &Server) -> Self {
-        let (stop, transactions, ddl_rounds) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let connect = || Connection::open(&address(server, "ssl-mode=disabled&get-server-public-key=true"), &root(server), None).unwrap();
+        Self::start_with(server, true)
+    }
+
+    /// Without compressed tables, which cannot be encrypted where that is the default.
+    pub fn start_with(server: &Server, compressed: bool) -> Self {
+        let (stop, transactions, ddl_rounds) =
+            (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let connect = || {
+            Connection::open(&address(server, "ssl-mode=disabled&get-server-public-key=true"), &root(server), None)
+                .unwrap()
+        };
         let mut threads = Vec::new();
         for seed in 0..2 {
             let (mut connection, stop, count) = (connect(), stop.clone(), transactions.clone());
@@ -71,7 +81,7 @@ impl Load {
                 if stopped.load(Ordering::Relaxed) {
                     break;
                 }
-                ddl_round(&mut connection, round);
+                ddl_round(&mut connection, round, compressed);
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }));
@@ -98,7 +108,10 @@ fn move_money(connection: &mut Connection, random: &mut fastrand::Rng) -> bool {
     let statements = [
         "BEGIN".to_owned(),
         format!("UPDATE shop.account{from} SET amount = amount - {amount} WHERE id = {one}"),
-        format!("UPDATE shop.account{to} SET amount = amount + {amount}, note = REPEAT('y', {}) WHERE id = {other}", amount * 4),
+        format!(
+            "UPDATE shop.account{to} SET amount = amount + {amount}, note = REPEAT('y', {}) WHERE id = {other}",
+            amount * 4
+        ),
         "COMMIT".to_owned(),
     ];
     for statement in &statements {
@@ -112,13 +125,14 @@ fn move_money(connection: &mut Connection, random: &mut fastrand::Rng) -> bool {
     true
 }
 
-fn ddl_round(connection: &mut Connection, round: u64) {
+fn ddl_round(connection: &mut Connection, round: u64, compressed: bool) {
+    let zipped = if compressed { "ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8" } else { "" };
     let statements = [
         format!("CREATE TABLE ddl.new{round} (id INT PRIMARY KEY, v VARCHAR(200))"),
         format!("INSERT INTO ddl.new{round} SELECT id, REPEAT('n', 150) FROM ddl.steady WHERE id < 1500"),
         format!("ALTER TABLE ddl.new{round} ADD COLUMN extra INT, ALGORITHM=INPLACE"),
         format!("RENAME TABLE ddl.new{round} TO ddl.renamed{round}"),
-        format!("CREATE TABLE ddl.zip{round} (id INT PRIMARY KEY, v INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8"),
+        format!("CREATE TABLE ddl.zip{round} (id INT PRIMARY KEY, v INT) {zipped}"),
         format!("INSERT INTO ddl.zip{round} SELECT id, v FROM ddl.steady WHERE id < 300"),
         "ALTER TABLE ddl.steady ENGINE=InnoDB".to_owned(),
         format!("CREATE TABLE ddl.cut{round} LIKE ddl.steady"),
@@ -127,9 +141,7 @@ fn ddl_round(connection: &mut Connection, round: u64) {
         format!("INSERT INTO ddl.cut{round} SELECT * FROM ddl.steady WHERE id < 5"),
         "RENAME TABLE shop.parts TO shop.swap, shop.inside TO shop.parts, shop.swap TO shop.inside".to_owned(),
     ];
-    let drop = round.checked_sub(2).map(|old| {
-        format!("DROP TABLE ddl.renamed{old}, ddl.zip{old}, ddl.cut{old}")
-    });
+    let drop = round.checked_sub(2).map(|old| format!("DROP TABLE ddl.renamed{old}, ddl.zip{old}, ddl.cut{old}"));
     for statement in statements.iter().chain(&drop) {
         connection.query(statement).unwrap_or_else(|failure| panic!("{statement}: {failure:?}"));
     }

@@ -15,7 +15,8 @@ fn the_missing_privilege_is_named_and_the_least_ones_suffice() {
     let server = Server::start(Kind::Mysql9, &Options::new().binlog());
     server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.old (a INT) ENGINE=MyISAM");
     server.sql("CREATE USER weak@'%' IDENTIFIED BY 'p'; CREATE USER b@'%' IDENTIFIED BY 'p'; CREATE ROLE backup_role");
-    server.sql("CREATE USER r@'%' IDENTIFIED BY 'p' DEFAULT ROLE backup_role; GRANT BACKUP_ADMIN ON *.* TO backup_role");
+    server
+        .sql("CREATE USER r@'%' IDENTIFIED BY 'p' DEFAULT ROLE backup_role; GRANT BACKUP_ADMIN ON *.* TO backup_role");
     server.sql("GRANT BACKUP_ADMIN, PROCESS, SELECT ON *.* TO b@'%'");
     let how = DonorOptions { tasks: 1, ddl: Ddl::Runs, halt: Halt::new() };
     let ask = |user: &str| {

@@ -394,7 +394,9 @@ mod tests {
         bytes[15] = 2;
         bytes[32..36].copy_from_slice(&DATA_MAX.to_be_bytes());
         assert!(matches!(Descriptor::parse(&bytes), Ok(Descriptor::Data(_))));
-        for (at, value) in [(32, DATA_MAX + 1), (36, 0xFFFF_FFFF), (44, 0x10000), (28, FILE_INDEX_MAX + 1), (12, 6), (0, 101)] {
+        for (at, value) in
+            [(32, DATA_MAX + 1), (36, 0xFFFF_FFFF), (44, 0x10000), (28, FILE_INDEX_MAX + 1), (12, 6), (0, 101)]
+        {
             let mut wrong = bytes.clone();
             wrong[at..at + 4].copy_from_slice(&value.to_be_bytes());
             assert!(Descriptor::parse(&wrong).is_err(), "{value} at {at}");

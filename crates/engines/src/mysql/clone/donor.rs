@@ -14,7 +14,7 @@ use super::super::credentials::Credentials;
 use super::super::url::ServerAddress;
 use super::descriptor::{BadMessage, StateDescriptor};
 use super::files::CloneFile;
-use super::message::{self, COM_CLONE, Ddl, Locator, RAW_DATA, RESPONSE_MAX, Response, command};
+use super::message::{self, COM_CLONE, Ddl, Locator, RESPONSE_MAX, Response, command};
 use super::page_zero::PageSize;
 use super::progress::Progress;
 use super::task::Task;
@@ -37,8 +37,7 @@ const INTERRUPTED: i32 = 1317;
 const LIST_MAX: usize = 1 << 14;
 
 /// The donor's waits for us are those of our session: a full pool of buffers must not end the clone after a minute.
-const PATIENT_SESSION: &str =
-    "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
+const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
 
 /// How to clone.
 #[derive(Clone)]
@@ -99,35 +98,37 @@ impl Donor {
         }
     }
 
-    fn attempt(
-        address: &ServerAddress,
-        credentials: &Credentials,
-        options: &DonorOptions,
-    ) -> Result<Self, Failure> {
+    fn attempt(address: &ServerAddress, credentials: &Credentials, options: &DonorOptions) -> Result<Self, Failure> {
         let connect = || -> Result<Connection, Failure> {
             let mut connection = Connection::open(address, credentials, Some(options.halt.clone()))?;
             connection.query(PATIENT_SESSION)?;
+            Ok(connection)
+        };
+        let clone = |mut connection: Connection| -> Result<Connection, Failure> {
             connection.command(COM_CLONE, &[])?;
             connection.set_silence(SILENCE);
             Ok(connection)
         };
         // All of them before the clone begins: too many connections are noticed while nothing has happened yet.
         let mut first = connect()?;
-        let acknowledging = connect()?;
-        let workers = (1..options.tasks).map(|_| connect()).collect::<Result<Vec<_>, _>>()?;
+        let server_uuid = first.query("SELECT @@server_uuid")?.single().unwrap_or_default().to_owned();
+        let mut first = clone(first)?;
+        let acknowledging = clone(connect()?)?;
+        let workers = (1..options.tasks).map(|_| clone(connect()?)).collect::<Result<Vec<_>, _>>()?;
         first.set_silence(BEGIN_SILENCE);
         first.send(command::INIT, &message::begin(options.ddl, &[Locator::of_version()]))?;
         let (description, locator) = receive_description(&mut first)?;
         first.set_silence(SILENCE);
         let page = description.page_size().ok_or_else(|| first.broken("it does not tell its innodb_page_size"))?;
         let conversation = Arc::new(Conversation {
-            progress: Progress::new(page, options.halt.clone()),
+            progress: Progress::new(page, &server_uuid, options.halt.clone()),
             acknowledging: Mutex::new(Some(acknowledging)),
             locator,
             ddl: options.ddl,
         });
         let connections = std::iter::once(first).chain(workers).enumerate();
-        let tasks = connections.map(|(number, connection)| Task::new(number, connection, conversation.clone())).collect();
+        let tasks =
+            connections.map(|(number, connection)| Task::new(number, connection, conversation.clone())).collect();
         Ok(Self { conversation, description, tasks })
     }
 
@@ -212,7 +213,6 @@ pub(super) fn parse(connection: &Connection, payload: &[u8]) -> Result<Response,
     let Some((kind, body)) = payload.split_first() else {
         return Err(connection.broken("it sent an empty message").into());
     };
-    debug_assert_ne!(*kind, RAW_DATA);
     match Response::parse(*kind, body) {
         Ok(Response::Error { code, text }) => {
             Err(Failure::Server(ServerError::new(connection.name(), code, "", &text)))

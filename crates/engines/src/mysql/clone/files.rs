@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::descriptor::{BadMessage, FileDescriptor, Stage, file_flags};
+use super::encryption;
 use super::names;
 use super::page_zero::{self, PageSize};
 
@@ -83,13 +84,14 @@ const UNDO_SPACES: std::ops::RangeInclusive<u32> = 0xFFFF_FFF0 - 127 * 400_000..
 #[derive(Debug)]
 pub struct Files {
     server_page: PageSize,
+    server_uuid: String,
     files: BTreeMap<FileId, CloneFile>,
 }
 
 impl Files {
-    /// No file yet, of a server with this page size.
-    pub fn new(server_page: PageSize) -> Self {
-        Self { server_page, files: BTreeMap::new() }
+    /// No file yet, of a server with this page size and id.
+    pub fn new(server_page: PageSize, server_uuid: &str) -> Self {
+        Self { server_page, server_uuid: server_uuid.to_owned(), files: BTreeMap::new() }
     }
 
     /// What `descriptor` means while stage `current` runs; nothing if it is known already. Changes nothing here.
@@ -186,14 +188,16 @@ impl Files {
     }
 
     fn born(&self, descriptor: &FileDescriptor, mut file: CloneFile) -> Result<Change, BadMessage> {
-        if descriptor.key.is_some() || file.flags & file_flags::ENCRYPTED != 0 {
-            return Err(BadMessage(
-                "an encrypted tablespace that was created during the copy, which this version cannot begin",
-            ));
-        }
         let pages = if UNDO_SPACES.contains(&file.space) { BORN_UNDO_PAGES } else { BORN_PAGES };
         file.size = file.size.max(pages * u64::from(file.page_size));
-        let page = page_zero::make(file.space, file.fsp_flags, self.server_page, file.page_size);
+        let mut page = page_zero::make(file.space, file.fsp_flags, self.server_page, file.page_size);
+        match &descriptor.key {
+            Some(key) if file.page_size == self.server_page.bytes() => {
+                encryption::insert(&mut page, self.server_page, key, &self.server_uuid)?;
+            }
+            None if file.flags & file_flags::ENCRYPTED == 0 => {}
+            _ => return Err(BadMessage("a new encrypted tablespace without its key, or with compressed pages")),
+        }
         Ok(Change::Born(file, page))
     }
 }
@@ -220,7 +224,7 @@ mod tests {
     }
 
     fn files() -> Files {
-        Files::new(PageSize::new(16384).unwrap())
+        Files::new(PageSize::new(16384).unwrap(), "0f1f2f3f-0000-1111-2222-333344445555")
     }
 
     fn apply(files: &mut Files, descriptor: &FileDescriptor, current: Stage) -> Option<Change> {
@@ -282,6 +286,6 @@ mod tests {
         let strange = FileDescriptor { fsp_flags: 0x1E, ..descriptor(Stage::FileCopy, 0, "./a.ibd", 0) };
         assert!(files.plan(&strange, Stage::FileCopy).is_err());
         let encrypted = descriptor(Stage::PageCopy, 0, "./a.ibd", file_flags::ENCRYPTED);
-        assert!(files.plan(&encrypted, Stage::FileCopy).is_err());
+        assert!(files.plan(&encrypted, Stage::FileCopy).is_err(), "without its key");
     }
 }

@@ -216,7 +216,9 @@ mod tests {
         assert_eq!(Response::parse(100, b"\x32\x0e\0\0Too many"), Ok(error));
         assert_eq!(Response::parse(99, b""), Ok(Response::Complete));
         assert_eq!(Response::parse(77, b"whatever"), Ok(Response::Unknown(77)));
-        for (kind, body) in [(99, &b"x"[..]), (5, b"\xff\xff\xff\xffa"), (4, b"\x01\0\0\0ab"), (100, b"\x01"), (2, b"\x0b\0"), (3, b"")] {
+        for (kind, body) in
+            [(99, &b"x"[..]), (5, b"\xff\xff\xff\xffa"), (4, b"\x01\0\0\0ab"), (100, b"\x01"), (2, b"\x0b\0"), (3, b"")]
+        {
             assert!(Response::parse(kind, body).is_err(), "{kind} {body:?}");
         }
     }

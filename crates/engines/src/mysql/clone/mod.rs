@@ -5,6 +5,7 @@
 
 pub mod descriptor;
 pub mod donor;
+pub mod encryption;
 pub mod files;
 pub mod message;
 pub mod names;

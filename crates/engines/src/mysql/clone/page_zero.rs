@@ -48,8 +48,14 @@ pub fn make(space: u32, fsp_flags: u32, server: PageSize, physical: u32) -> Vec<
     page[SPACE_ID..SPACE_ID + 4].copy_from_slice(&space.to_be_bytes());
     page[FSP_SPACE_ID..FSP_SPACE_ID + 4].copy_from_slice(&space.to_be_bytes());
     page[FSP_FLAGS..FSP_FLAGS + 4].copy_from_slice(&fsp_flags.to_be_bytes());
+    seal(&mut page, physical < server.bytes());
+    page
+}
+
+/// Renews the checksum of a page.
+pub(super) fn seal(page: &mut [u8], compressed: bool) {
     let end = page.len() - 8;
-    if physical < server.bytes() {
+    if compressed {
         // A page of a compressed table has one checksum, over other parts, and no trailer.
         let checksum = crc32c(&page[4..16]) ^ crc32c(&page[24..26]) ^ crc32c(&page[34..]);
         page[..4].copy_from_slice(&checksum.to_be_bytes());
@@ -58,7 +64,6 @@ pub fn make(space: u32, fsp_flags: u32, server: PageSize, physical: u32) -> Vec<
         page[..4].copy_from_slice(&checksum.to_be_bytes());
         page[end..end + 4].copy_from_slice(&checksum.to_be_bytes());
     }
-    page
 }
 
 #[cfg(test)]
@@ -70,7 +75,10 @@ mod tests {
     fn a_page_has_id_flags_and_checksum_where_innodb_looks_for_them() {
         let server = PageSize::new(16384).unwrap();
         let page = make(9, 0x4021, server, 16384);
-        assert_eq!((&page[34..38], &page[38..42], &page[54..58]), (&[0, 0, 0, 9][..], &[0, 0, 0, 9][..], &[0, 0, 0x40, 0x21][..]));
+        assert_eq!(
+            (&page[34..38], &page[38..42], &page[54..58]),
+            (&[0, 0, 0, 9][..], &[0, 0, 0, 9][..], &[0, 0, 0x40, 0x21][..])
+        );
         assert_eq!(page[..4], page[16376..16380]);
         assert_ne!(page[..4], [0; 4]);
         assert_eq!(make(9, 0x29, server, 8192).len(), 8192);

@@ -50,13 +50,13 @@ pub(super) enum Known {
 }
 
 impl Progress {
-    pub fn new(page: PageSize, halt: Halt) -> Self {
+    pub fn new(page: PageSize, server_uuid: &str, halt: Halt) -> Self {
         let state = State {
             stage: Stage::Init,
             attachable: false,
             ended: None,
             workers: BTreeMap::new(),
-            files: Files::new(page),
+            files: Files::new(page, server_uuid),
             failed: false,
         };
         Self { state: Mutex::new(state), changed: Condvar::new(), halt }
@@ -124,11 +124,11 @@ impl Progress {
         });
     }
 
-    /// Worker `number` gets nothing more.
-    pub fn leave(&self, number: usize) {
-        self.update(|state| {
-            state.workers.remove(&number);
-        });
+    /// Worker `number` gets nothing more. False if it joined and has not seen the end of the last stage with data.
+    pub fn leave(&self, number: usize) -> bool {
+        let mut whole = true;
+        self.update(|state| whole = state.workers.remove(&number).is_none_or(|ended| ended >= Some(Stage::RedoCopy)));
+        whole
     }
 
     /// Waits until every worker has taken its leave.

@@ -295,7 +295,9 @@ impl Task {
             connection.send(command::EXIT, &[])?;
             receive_complete(connection)?;
         }
-        self.conversation.progress.leave(self.number);
+        if !self.conversation.progress.leave(self.number) {
+            return Err(self.bad("the end before everything was sent"));
+        }
         if self.leads() {
             self.conversation.finish()?;
         }
