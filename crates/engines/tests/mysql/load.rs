@@ -31,6 +31,8 @@ pub fn fill(server: &Server) {
         "CREATE TABLE shop.large (id INT AUTO_INCREMENT PRIMARY KEY, body VARBINARY(4000)); \
          INSERT INTO shop.large (body) SELECT RANDOM_BYTES(1000) FROM ({numbers}) t; \
          INSERT INTO shop.large (body) SELECT RANDOM_BYTES(1000) FROM shop.large; \
+         INSERT INTO shop.large (body) SELECT RANDOM_BYTES(1000) FROM shop.large; \
+         INSERT INTO shop.large (body) SELECT RANDOM_BYTES(1000) FROM shop.large; \
          CREATE TABLE shop.parts (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3; \
          INSERT INTO shop.parts SELECT n, n FROM ({numbers}) t; \
          CREATE TABLE shop.zipped (id INT PRIMARY KEY, v VARCHAR(100)) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8; \

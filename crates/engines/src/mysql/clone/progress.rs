@@ -164,3 +164,75 @@ impl Progress {
         self.update(|state| state.files.commit(change));
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    fn progress(halt: &Halt) -> Progress {
+        Progress::new(PageSize::new(16384).unwrap(), "uuid", halt.clone())
+    }
+
+    #[test]
+    fn a_stage_ends_only_after_every_worker_that_joined_has_ended_it() {
+        let progress = progress(&Halt::new());
+        assert!(progress.join(1) && progress.join(2));
+        progress.worker_ends(1, Stage::FileCopy);
+        let all = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                all.store(true, Ordering::SeqCst);
+                progress.worker_ends(2, Stage::FileCopy);
+            });
+            progress.end(Stage::FileCopy).unwrap();
+            assert!(all.load(Ordering::SeqCst), "it did not wait");
+        });
+    }
+
+    #[test]
+    fn a_worker_waits_for_the_beginning_and_for_the_file_until_the_stage_has_ended_without_it() {
+        let progress = progress(&Halt::new());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                progress.begin(Stage::FileCopy);
+                thread::sleep(Duration::from_millis(50));
+                progress.end(Stage::FileCopy).unwrap();
+            });
+            progress.wait_for_stage(Stage::FileCopy).unwrap();
+            assert!(matches!(progress.file(FileId::Data(0), Stage::FileCopy), Ok(Known::Never)));
+        });
+    }
+
+    #[test]
+    fn every_wait_ends_when_a_task_has_failed_or_the_job_is_stopped() {
+        let halt = Halt::new();
+        let stopped = progress(&halt);
+        halt.stop(Error::Halted);
+        assert!(matches!(stopped.wait_until_attachable(), Err(Error::Halted)));
+        let failed = progress(&Halt::new());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                failed.fail();
+            });
+            assert!(matches!(failed.wait_for_stage(Stage::Done), Err(Error::Halted)));
+        });
+    }
+
+    #[test]
+    fn who_comes_after_the_last_data_does_not_join_and_who_leaves_early_is_noticed() {
+        let progress = progress(&Halt::new());
+        assert!(progress.join(1) && progress.join(2));
+        assert!(!progress.leave(1), "it has not seen the end");
+        progress.worker_ends(2, Stage::RedoCopy);
+        progress.end(Stage::RedoCopy).unwrap();
+        assert!(progress.leave(2) && !progress.join(3) && progress.leave(3));
+        progress.wait_for_workers().unwrap();
+    }
+}
