@@ -48,7 +48,7 @@ pub enum ClonePlugin {
 }
 
 /// A table that is not in a clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OtherTable {
     /// `schema.table`
     pub name: String,

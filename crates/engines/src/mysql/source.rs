@@ -50,7 +50,9 @@ pub fn run(mut donor: Donor, target: &dyn CloneTarget, halt: &Halt) -> Result<Ve
     thread::scope(|scope| {
         for mut task in tasks {
             let name = format!("clone-{}", task.number());
-            let work = move || drop(halt.watch(run_task(&mut task, target)));
+            let work = move || {
+                halt.watch(run_task(&mut task, target));
+            };
             if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, work) {
                 halt.stop(Error::io("start a thread for", "a connection of the clone", error));
             }

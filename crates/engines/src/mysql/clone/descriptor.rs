@@ -395,7 +395,7 @@ mod tests {
         bytes[32..36].copy_from_slice(&DATA_MAX.to_be_bytes());
         assert!(matches!(Descriptor::parse(&bytes), Ok(Descriptor::Data(_))));
         for (at, value) in
-            [(32, DATA_MAX + 1), (36, 0xFFFF_FFFF), (44, 0x10000), (28, FILE_INDEX_MAX + 1), (12, 6), (0, 101)]
+            [(32, DATA_MAX + 1), (36, 0xFFFF_FFFF), (44, 0x1_0001), (28, FILE_INDEX_MAX + 1), (12, 6), (0, 101)]
         {
             let mut wrong = bytes.clone();
             wrong[at..at + 4].copy_from_slice(&value.to_be_bytes());
