@@ -25,7 +25,7 @@ struct Copy {
     after: LogStatus,
 }
 
-fn copy(server: &Server, options: &str, tasks: usize) -> Copy {
+fn copy(server: &Server, options: &str, tasks: usize, slowness: Duration) -> Copy {
     let halt = Halt::new();
     let mut asking = Connection::open(&address(server, ""), &root(server), None).unwrap();
     let mut directory = Directory::new();
@@ -36,6 +36,11 @@ fn copy(server: &Server, options: &str, tasks: usize) -> Copy {
         if stage == Stage::PageCopy {
             *reading.lock().unwrap() = LogStatus::read(&mut other.lock().unwrap()).unwrap();
         }
+    });
+    // A slow target: more happens while the copy runs.
+    directory.on_data = Box::new(move |_| {
+        std::thread::sleep(slowness);
+        Ok(())
     });
     let started = Instant::now();
     let donor = begin(server, options, tasks, &halt).unwrap();
@@ -82,7 +87,7 @@ fn a_copy_by_one_two_or_four_connections_starts_and_has_every_table() {
     load::fill(&server);
     let expected = load::checksums(&server);
     for (tasks, options) in [(1, "ssl-mode=disabled&get-server-public-key=true"), (2, "ssl-mode=required"), (4, "")] {
-        let copy = copy(&server, options, tasks);
+        let copy = copy(&server, options, tasks, Duration::ZERO);
         let restored = start_on(&copy, &server);
         assert_eq!(load::checksums(&restored), expected, "{tasks} tasks");
         assert_eq!(load::broken_tables(&restored), "");
@@ -102,7 +107,7 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
         std::thread::sleep(Duration::from_secs(1));
         let (transactions, rounds) =
             (load.transactions.load(Ordering::Relaxed), load.ddl_rounds.load(Ordering::Relaxed));
-        let copy = copy(&server, "ssl-mode=disabled&get-server-public-key=true", tasks);
+        let copy = copy(&server, "ssl-mode=disabled&get-server-public-key=true", tasks, Duration::from_millis(5));
         eprintln!(
             "meanwhile {} transactions, {} rounds of DDL",
             load.transactions.load(Ordering::Relaxed) - transactions,
@@ -123,7 +128,7 @@ fn encrypted_tables_also_new_ones_start_under_another_keyring_and_no_key_is_stor
     server.sql("SET GLOBAL default_table_encryption = ON; ALTER DATABASE ddl ENCRYPTION='Y'");
     let load = Load::start_with(&server, false);
     std::thread::sleep(Duration::from_secs(1));
-    let copy = copy(&server, "ssl-mode=required", 2);
+    let copy = copy(&server, "ssl-mode=required", 2, Duration::from_millis(5));
     load.stop();
     assert!(copy.directory.keys.load(Ordering::Relaxed) > 0, "no key came in clear: the test proves nothing");
     let options = Options::new().binlog().encrypt().datadir(&copy.directory.path());

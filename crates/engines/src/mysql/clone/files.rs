@@ -196,7 +196,7 @@ impl Files {
                 encryption::insert(&mut page, self.server_page, key, &self.server_uuid)?;
             }
             None if file.flags & file_flags::ENCRYPTED == 0 => {}
-            _ => return Err(BadMessage("a new encrypted tablespace without its key, or with compressed pages")),
+            _ => {eprintln!("{descriptor:?} {file:?}"); return Err(BadMessage("a new encrypted tablespace without its key, or with compressed pages"))}
         }
         Ok(Change::Born(file, page))
     }

@@ -17,6 +17,8 @@ pub(super) enum Plugin {
     Native,
     /// `caching_sha2_password`: SHA-256, and once after each start of the server the password itself, encrypted.
     CachingSha2,
+    /// `sha256_password`: always the password itself, encrypted. MySQL also asks for it where there is no such account.
+    Sha256,
     /// MariaDB's `client_ed25519`: a signature.
     Ed25519,
 }
@@ -26,6 +28,7 @@ impl Plugin {
         match name {
             "mysql_native_password" => Some(Plugin::Native),
             "caching_sha2_password" => Some(Plugin::CachingSha2),
+            "sha256_password" => Some(Plugin::Sha256),
             "client_ed25519" => Some(Plugin::Ed25519),
             _ => None,
         }
@@ -35,13 +38,16 @@ impl Plugin {
         match self {
             Plugin::Native => "mysql_native_password",
             Plugin::CachingSha2 => "caching_sha2_password",
+            Plugin::Sha256 => "sha256_password",
             Plugin::Ed25519 => "client_ed25519",
         }
     }
 
-    /// The first answer: empty for an empty password, except that a signature is always made.
+    /// The first answer: empty for an empty password, except that a signature is always made. For [`Plugin::Sha256`] there
+    /// is none that could be sent unasked.
     pub fn answer(self, password: &[u8], nonce: &[u8]) -> Vec<u8> {
         match self {
+            Plugin::Sha256 => Vec::new(),
             Plugin::Ed25519 => ed25519_signature(password, nonce).to_vec(),
             _ if password.is_empty() => Vec::new(),
             Plugin::Native => native_scramble(password, nonce),

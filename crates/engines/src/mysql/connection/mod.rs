@@ -206,7 +206,8 @@ impl Login<'_> {
     fn run(&self, packets: &mut PacketStream, greeting: &Greeting) -> Result<()> {
         let password = self.credentials.password();
         // The server's first word is its default; the account may have another plugin, and the server then says so.
-        let mut plugin = Plugin::parse(&greeting.plugin).unwrap_or(Plugin::Native);
+        let first = Plugin::parse(&greeting.plugin).filter(|plugin| *plugin != Plugin::Sha256);
+        let mut plugin = first.unwrap_or(Plugin::Native);
         let mut nonce = greeting.nonce.clone();
         let answer = plugin.answer(password, &nonce);
         let user = self.credentials.user();
@@ -222,10 +223,13 @@ impl Login<'_> {
                     };
                     plugin = self.known(&switch.plugin)?;
                     nonce = switch.nonce;
-                    packets.write(&plugin.answer(password, &nonce))?;
+                    match plugin {
+                        Plugin::Sha256 => self.send_password(packets, &nonce, 1)?,
+                        _ => packets.write(&plugin.answer(password, &nonce))?,
+                    }
                 }
                 Some((0x01, [3])) if plugin == Plugin::CachingSha2 => {} // The server remembers us: OK follows.
-                Some((0x01, [4])) if plugin == Plugin::CachingSha2 => self.send_password(packets, &nonce)?,
+                Some((0x01, [4])) if plugin == Plugin::CachingSha2 => self.send_password(packets, &nonce, 2)?,
                 _ => return Err(packets.broken("it sent what does not belong to a login")),
             }
         }
@@ -242,8 +246,9 @@ impl Login<'_> {
         })
     }
 
-    /// `caching_sha2_password` wants the password itself, because the server does not remember the account.
-    fn send_password(&self, packets: &mut PacketStream, nonce: &[u8]) -> Result<()> {
+    /// The server wants the password itself, because it does not remember the account, or never does. `ask` is how its plugin
+    /// is asked for the public key.
+    fn send_password(&self, packets: &mut PacketStream, nonce: &[u8], ask: u8) -> Result<()> {
         let password = self.credentials.password();
         if self.private {
             let clear = zeroize::Zeroizing::new([password, &[0]].concat());
@@ -256,7 +261,7 @@ impl Login<'_> {
                 "use ssl-mode=required; or get-server-public-key=true on a network where nobody can pretend to be the server",
             ));
         }
-        packets.write(&[2])?;
+        packets.write(&[ask])?;
         let payload = packets.read(LOGIN_PACKET_MAX)?;
         let sealed = match payload.split_first() {
             Some((0x01, pem)) => authentication::encrypt_password(password, nonce, pem),
