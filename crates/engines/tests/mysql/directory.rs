@@ -18,6 +18,9 @@ use fullbore_engines::mysql::restore;
 use fullbore_engines::mysql::source::{Bytes, CloneTarget};
 use tempfile::TempDir;
 
+/// What a test does when data comes.
+type OnData = Box<dyn Fn(&DataExtent) -> Result<()> + Sync + Send>;
+
 /// Files under their numbers until the end, when they get their names: no rename on the way can collide.
 pub struct Directory {
     root: TempDir,
@@ -33,7 +36,7 @@ pub struct Directory {
     /// Changes other than files found at the start, for the curious.
     pub changes: Mutex<Vec<Change>>,
     /// Called with each extent: tests interfere here.
-    pub on_data: Box<dyn Fn(&DataExtent) -> Result<()> + Sync + Send>,
+    pub on_data: OnData,
     /// Called at the end of each stage.
     pub on_end: Box<dyn Fn(Stage) + Sync + Send>,
 }

@@ -78,6 +78,20 @@ fn a_donor_that_is_dropped_before_or_between_events_is_clean() {
 }
 
 #[test]
+fn a_target_that_is_slower_than_the_servers_timeouts_does_not_end_the_clone() {
+    let options = Options::new().option("net_write_timeout=2").option("net_read_timeout=2").option("wait_timeout=3");
+    let server = Server::start(Kind::Mysql9, &options);
+    load::fill(&server);
+    let halt = Halt::new();
+    let donor = begin(&server, "", 2, &halt).unwrap();
+    run_until(donor, &halt, 8 << 20, || {
+        std::thread::sleep(Duration::from_secs(8));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_killed_server_ends_the_clone_with_a_clear_error() {
     let server = Arc::new(std::sync::Mutex::new(donor_with_tables()));
     let halt = Halt::new();

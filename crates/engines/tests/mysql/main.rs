@@ -1,5 +1,5 @@
 //! MySQL and MariaDB against real servers: they must be installed (`tests/servers/install`).
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod copies;
 mod directory;
