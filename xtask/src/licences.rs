@@ -35,7 +35,9 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
         "metadata --format-version 1 --offline --locked --all-features --filter-platform x86_64-unknown-linux-gnu";
     let metadata = output(cargo().args(arguments.split(' ')).current_dir(root))
         .context("the dependency tree is read offline: run `cargo fetch --locked` first")?;
-    let packages = packages(&serde_json::from_str(&metadata)?)?;
+    let arguments = "tree --workspace --all-features --offline --locked --target x86_64-unknown-linux-gnu --prefix none --format {p}";
+    let tree = output(cargo().args(arguments.split(' ')).current_dir(root))?;
+    let packages = packages(&serde_json::from_str(&metadata)?, &built(&tree))?;
     let refused = refused(&rules, &packages);
     for line in &refused {
         println!("{line}");
@@ -72,8 +74,18 @@ fn rules(text: &str) -> anyhow::Result<Rules> {
     Ok(Rules { licences, exceptions, bans })
 }
 
-/// The packages that are really in the tree, from the resolution, not all that the lock file knows.
-fn packages(metadata: &Value) -> anyhow::Result<Vec<Package>> {
+/// Name and version of each package that `cargo tree` prints: `zstd v0.14.3`, and a path or a mark after it.
+fn built(tree: &str) -> BTreeSet<(&str, &str)> {
+    let package = |line| -> Option<(&str, &str)> {
+        let (name, rest) = str::split_once(line, " v")?;
+        Some((name, rest.split(' ').next()?))
+    };
+    tree.lines().filter_map(package).collect()
+}
+
+/// The packages that are really built, not all that the lock file knows: the resolution of `cargo metadata` also has
+/// packages that a feature would change if another one took them in (`ring?/alloc`), hence `built`.
+fn packages(metadata: &Value, built: &BTreeSet<(&str, &str)>) -> anyhow::Result<Vec<Package>> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let nodes = list(&metadata["resolve"]["nodes"]);
     let resolved: BTreeSet<&str> = nodes.iter().filter_map(|node| node["id"].as_str()).collect();
@@ -82,7 +94,10 @@ fn packages(metadata: &Value) -> anyhow::Result<Vec<Package>> {
         let text = |key: &str| package[key].as_str().map(str::to_owned);
         if package["id"].as_str().is_some_and(|id| resolved.contains(id)) {
             let name = text("name").context("cargo metadata: a package without a name")?;
-            packages.push(Package { name, version: text("version").unwrap_or_default(), licence: text("license") });
+            let version = text("version").unwrap_or_default();
+            if built.contains(&(name.as_str(), version.as_str())) {
+                packages.push(Package { name, version, licence: text("license") });
+            }
         }
     }
     anyhow::ensure!(!packages.is_empty(), "cargo metadata: no packages");
@@ -164,6 +179,18 @@ fn one(words: &[&str], at: &mut usize, allowed: &dyn Fn(&str) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_that_is_only_in_the_lock_file_is_not_judged() {
+        let tree = "fullbore v0.1.0 (/work)\nzstd v0.14.3\nserde_derive v1.0.2 (proc-macro)\nzstd v0.14.3 (*)\n";
+        assert_eq!(built(tree), BTreeSet::from([("fullbore", "0.1.0"), ("serde_derive", "1.0.2"), ("zstd", "0.14.3")]));
+        let metadata = serde_json::json!({
+            "packages": [{ "id": "a", "name": "zstd", "version": "0.14.3" }, { "id": "b", "name": "ring", "version": "0.17.14" }],
+            "resolve": { "nodes": [{ "id": "a" }, { "id": "b" }] },
+        });
+        let packages = packages(&metadata, &built(tree)).unwrap();
+        assert_eq!(packages.iter().map(|package| package.name.as_str()).collect::<Vec<_>>(), ["zstd"]);
+    }
 
     #[test]
     fn an_expression_is_met_as_spdx_says() {

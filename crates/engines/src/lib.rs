@@ -1,6 +1,8 @@
 //! The databases that fullbore knows, one folder each. [`open`] is the registry: a new engine is a folder and a
 //! line in it.
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

@@ -1,0 +1,276 @@
+//! One blocking connection to a MySQL or MariaDB server: log in, ask, and hand the raw packets to whoever speaks
+//! another protocol over it (CLONE, later the binary log).
+//!
+//! Every read and write has a deadline and ends when the job is stopped. Nothing here retries.
+
+mod authentication;
+mod handshake;
+mod packet;
+mod result_set;
+mod server_error;
+mod stream;
+mod tls;
+
+use std::time::{Duration, Instant};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+pub use handshake::Greeting;
+pub use result_set::ResultSet;
+pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
+
+use authentication::Plugin;
+use handshake::{SwitchRequest, capability};
+use packet::{PacketStream, Payload};
+use stream::{Stream, TimedSocket};
+
+use super::credentials::Credentials;
+use super::url::{ServerAddress, TlsMode};
+
+/// How long all of the login may take.
+const LOGIN_LIMIT: Duration = Duration::from_secs(30);
+/// How long the server may be silent while it answers a statement.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The longest packet of a login.
+const LOGIN_PACKET_MAX: usize = 64 << 10;
+/// A login needs four packets from the server at most, with a change of the plugin six.
+const LOGIN_STEPS_MAX: usize = 8;
+
+const COM_QUIT: u8 = 1;
+const COM_QUERY: u8 = 3;
+
+/// A connection that is logged in.
+pub struct Connection {
+    packets: PacketStream,
+    greeting: Greeting,
+    tls: bool,
+}
+
+impl Connection {
+    /// Connects and logs in.
+    pub fn open(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>) -> Result<Self> {
+        let mut socket = TimedSocket::connect(address, SILENCE, halt)?;
+        socket.until = Some(Instant::now() + LOGIN_LIMIT);
+        let unix = socket.is_unix();
+        let mut packets = PacketStream::new(Stream::Plain(socket), address.name());
+        let greeting = read_greeting(&mut packets)?;
+        let tls = wants_tls(address, &greeting, unix)?;
+        let capabilities = greeting.capabilities & capability::WANTED | capability::LONG_PASSWORD;
+        if tls {
+            packets.write(&handshake::tls_request(capabilities))?;
+            packets = packets.wrap(|stream| tls::wrap(stream, address))?;
+        }
+        let login = Login { address, credentials, capabilities, tls, private: tls || unix };
+        login.run(&mut packets, &greeting)?;
+        packets.stream_mut().socket_mut().until = None;
+        Ok(Self { packets, greeting, tls })
+    }
+
+    /// What the server said of itself.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The server's name, for errors.
+    pub fn name(&self) -> &str {
+        &self.packets.name
+    }
+
+    /// Runs one statement; what it gives, in the text protocol.
+    pub fn query(&mut self, statement: &str) -> Result<ResultSet, Failure> {
+        self.send(COM_QUERY, statement.as_bytes())?;
+        result_set::read(&mut self.packets)
+    }
+
+    /// Sends a command: its number, and what belongs to it.
+    pub fn send(&mut self, command: u8, body: &[u8]) -> Result<()> {
+        let mut payload = Vec::with_capacity(1 + body.len());
+        payload.push(command);
+        payload.extend_from_slice(body);
+        self.packets.restart_sequence();
+        let sent = self.packets.write(&payload);
+        zeroize::Zeroize::zeroize(&mut payload);
+        sent
+    }
+
+    /// Sends a command and waits for OK.
+    pub fn command(&mut self, command: u8, body: &[u8]) -> Result<(), Failure> {
+        self.send(command, body)?;
+        let answer = self.packets.read(LOGIN_PACKET_MAX)?;
+        match answer.split_first() {
+            Some((0x00, _)) => Ok(()),
+            Some((0xFF, body)) => Err(Failure::Server(ServerError::parse(&self.packets.name, body))),
+            _ => Err(self.packets.broken("it answered neither yes nor no").into()),
+        }
+    }
+
+    /// Starts reading the next message, however long.
+    pub fn begin(&mut self) -> Result<Message> {
+        self.packets.begin().map(Message)
+    }
+
+    /// Fills `buffer` with the next bytes of the message; an error if it has fewer.
+    pub fn read_exact(&mut self, message: &mut Message, buffer: &mut [u8]) -> Result<()> {
+        self.packets.read_exact(&mut message.0, buffer)
+    }
+
+    /// The rest of the message, of at most `limit` bytes.
+    pub fn rest(&mut self, message: Message, limit: usize) -> Result<Vec<u8>> {
+        self.packets.read_rest(message.0, limit)
+    }
+
+    /// An error if the message has more bytes.
+    pub fn end(&mut self, mut message: Message) -> Result<()> {
+        self.packets.end(&mut message.0)
+    }
+
+    /// How long the server may be silent from now on.
+    pub fn set_silence(&mut self, limit: Duration) {
+        self.packets.stream_mut().socket_mut().silence = limit;
+    }
+
+    /// From now on the job's halt no longer ends reads and writes, but `limit` does, all in all: for cleaning up.
+    pub fn clean_up_within(&mut self, limit: Duration) {
+        let socket = self.packets.stream_mut().socket_mut();
+        socket.ignore_halt();
+        socket.silence = limit;
+        socket.until = Some(Instant::now() + limit);
+    }
+
+    /// Ends the connection at once, without a word: whoever reads from it gets an error.
+    pub fn shut_down(&self) {
+        self.packets.stream().socket().shut_down();
+    }
+
+    /// Takes leave of the server and closes.
+    pub fn quit(mut self) {
+        self.clean_up_within(Duration::from_secs(1));
+        let _ = self.send(COM_QUIT, &[]); // The server closes in any case.
+    }
+
+    /// What the server sent breaks the protocol.
+    pub fn broken(&self, why: &str) -> Error {
+        self.packets.broken(why)
+    }
+}
+
+/// Where in a message of the connection the reader stands.
+pub struct Message(Payload);
+
+fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
+    let payload = packets.read(LOGIN_PACKET_MAX)?;
+    if let Some((0xFF, body)) = payload.split_first() {
+        return Err(ServerError::parse(&packets.name, body).into_error());
+    }
+    let Some(greeting) = Greeting::parse(&payload) else {
+        return Err(packets.broken("it does not greet as a MySQL or MariaDB server does"));
+    };
+    if greeting.capabilities & capability::NEEDED != capability::NEEDED {
+        return Err(packets.broken("its protocol is older than MySQL 5.5"));
+    }
+    Ok(greeting)
+}
+
+/// Whether TLS is to be begun. `preferred` does without where the server has none, and on a socket, which nobody hears.
+fn wants_tls(address: &ServerAddress, greeting: &Greeting, unix: bool) -> Result<bool> {
+    let offered = greeting.capabilities & capability::SSL != 0;
+    match address.tls.mode {
+        TlsMode::Disabled => Ok(false),
+        TlsMode::Preferred => Ok(offered && !unix),
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyIdentity if offered => Ok(true),
+        mode => Err(Error::refused(
+            address.name(),
+            format!("ssl-mode={mode}, but the server offers no TLS"),
+            "give the server a certificate (ssl_cert, ssl_key, ssl_ca), or ssl-mode=disabled on a network you trust",
+        )),
+    }
+}
+
+/// The conversation from the login to OK.
+struct Login<'a> {
+    address: &'a ServerAddress,
+    credentials: &'a Credentials,
+    capabilities: u32,
+    tls: bool,
+    /// Nobody can listen: TLS, or a Unix socket.
+    private: bool,
+}
+
+impl Login<'_> {
+    fn run(&self, packets: &mut PacketStream, greeting: &Greeting) -> Result<()> {
+        let password = self.credentials.password();
+        // The server's first word is its default; the account may have another plugin, and the server then says so.
+        let first = Plugin::parse(&greeting.plugin).filter(|plugin| *plugin != Plugin::Sha256);
+        let mut plugin = first.unwrap_or(Plugin::Native);
+        let mut nonce = greeting.nonce.clone();
+        let answer = plugin.answer(password, &nonce);
+        let user = self.credentials.user();
+        packets.write(&handshake::login(self.capabilities, self.tls, user, plugin.name(), &answer))?;
+        for _ in 0..LOGIN_STEPS_MAX {
+            let payload = packets.read(LOGIN_PACKET_MAX)?;
+            match payload.split_first() {
+                Some((0x00, _)) => return Ok(()),
+                Some((0xFF, body)) => return Err(ServerError::parse(&packets.name, body).into_error()),
+                Some((0xFE, body)) => {
+                    let Some(switch) = SwitchRequest::parse(body) else {
+                        return Err(packets.broken("it asks for a way of authentication without a name"));
+                    };
+                    plugin = self.known(&switch.plugin)?;
+                    nonce = switch.nonce;
+                    match plugin {
+                        Plugin::Sha256 => self.send_password(packets, &nonce, 1)?,
+                        _ => packets.write(&plugin.answer(password, &nonce))?,
+                    }
+                }
+                Some((0x01, [3])) if plugin == Plugin::CachingSha2 => {} // The server remembers us: OK follows.
+                Some((0x01, [4])) if plugin == Plugin::CachingSha2 => self.send_password(packets, &nonce, 2)?,
+                _ => return Err(packets.broken("it sent what does not belong to a login")),
+            }
+        }
+        Err(packets.broken("its login does not end"))
+    }
+
+    fn known(&self, name: &str) -> Result<Plugin> {
+        Plugin::parse(name).ok_or_else(|| {
+            Error::refused(
+                self.address.name(),
+                format!("the account authenticates by `{name}`, which this program does not know"),
+                "use an account with caching_sha2_password, mysql_native_password or ed25519",
+            )
+        })
+    }
+
+    /// The server wants the password itself, because it does not remember the account, or never does. `ask` is how its plugin
+    /// is asked for the public key.
+    fn send_password(&self, packets: &mut PacketStream, nonce: &[u8], ask: u8) -> Result<()> {
+        let password = self.credentials.password();
+        if self.private {
+            let clear = zeroize::Zeroizing::new([password, &[0]].concat());
+            return packets.write(&clear);
+        }
+        if !self.address.tls.accept_server_key {
+            return Err(Error::refused(
+                self.address.name(),
+                "the server wants the password itself, and the connection is not encrypted",
+                "use ssl-mode=required; or get-server-public-key=true on a network where nobody can pretend to be the server",
+            ));
+        }
+        packets.write(&[ask])?;
+        let payload = packets.read(LOGIN_PACKET_MAX)?;
+        let sealed = match payload.split_first() {
+            Some((0x01, pem)) => authentication::encrypt_password(password, nonce, pem),
+            Some((0xFF, body)) => return Err(ServerError::parse(&packets.name, body).into_error()),
+            _ => None,
+        };
+        match sealed {
+            Some(sealed) => packets.write(&sealed),
+            None => Err(packets.broken("its public key cannot encrypt the password")),
+        }
+    }
+}

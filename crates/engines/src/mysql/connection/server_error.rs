@@ -1,0 +1,118 @@
+//! What a server answers when it refuses: a number, an SQLSTATE and a text.
+
+use std::fmt;
+
+use fullbore_core::Error;
+
+/// A request failed: the server said no, or there is no server to say anything any more.
+#[derive(Debug)]
+pub enum Failure {
+    /// An ERR packet; the connection is still good.
+    Server(ServerError),
+    /// Everything else; the connection is of no more use.
+    Fault(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Fault(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Server(error) => error.into_error(),
+            Failure::Fault(error) => error,
+        }
+    }
+}
+
+/// An ERR packet, or the error message of the clone protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    /// Which server.
+    pub server: String,
+    /// The server's number, as in MySQL's "Server Error Message Reference".
+    pub code: u32,
+    /// Five characters; empty where the server sent none.
+    pub state: String,
+    /// What the server says, without control characters and of bounded length.
+    pub message: String,
+}
+
+/// A user without the privilege: ER_SPECIFIC_ACCESS_DENIED_ERROR.
+pub const PRIVILEGE_MISSING: u32 = 1227;
+/// ER_CLONE_TOO_MANY_CONCURRENT_CLONES.
+pub const CLONE_RUNNING: u32 = 3634;
+/// ER_CLONE_ENCRYPTION: keys are not sent without TLS.
+pub const CLONE_NEEDS_TLS: u32 = 3872;
+
+/// The longest message that is kept.
+const MESSAGE_MAX: usize = 512;
+
+impl ServerError {
+    /// From number and text; `text` is cut and cleaned, for it goes to a terminal.
+    pub fn new(server: &str, code: u32, state: &str, text: &[u8]) -> Self {
+        let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX).collect::<String>();
+        let text = String::from_utf8_lossy(&text[..text.len().min(4 * MESSAGE_MAX)]);
+        Self { server: server.to_owned(), code, state: clean(state), message: clean(&text) }
+    }
+
+    /// An ERR packet without its first byte, 0xFF: number, then `#` and SQLSTATE, then the text. In the handshake
+    /// there is no SQLSTATE.
+    pub fn parse(server: &str, body: &[u8]) -> Self {
+        let Some((code, rest)) = body.split_first_chunk::<2>() else {
+            return Self::new(server, 0, "", b"an error without a number");
+        };
+        let code = u32::from(u16::from_le_bytes(*code));
+        match rest.split_first_chunk::<6>() {
+            Some((state, text)) if state[0] == b'#' => {
+                Self::new(server, code, &String::from_utf8_lossy(&state[1..]), text)
+            }
+            _ => Self::new(server, code, "", rest),
+        }
+    }
+
+    /// The error with the next step that its number suggests.
+    pub fn into_error(self) -> Error {
+        let hint = match self.code {
+            1045 | 1698 => "wrong user or password: give it by --password-file, FULLBORE_PASSWORD or ~/.my.cnf",
+            1044 | 1142 | 1143 | 1227 => "ask the administrator for the privilege that is named",
+            1130 => "the account must be allowed to come from this host: CREATE USER … @'HOST'",
+            1040 | 1203 | 1226 => "the server has no connection left: fewer --readers, or a greater max_connections",
+            1129 => "FLUSH HOSTS on the server, after looking for what failed so often",
+            3159 => "the server takes encrypted connections only: ssl-mode=required",
+            3118 => "ALTER USER … ACCOUNT UNLOCK on the server",
+            1820 | 1862 => "the password has expired: ALTER USER … IDENTIFIED BY on the server",
+            CLONE_RUNNING => "one clone at a time: wait for the other to end (performance_schema.processlist)",
+            CLONE_NEEDS_TLS => "encrypted tables are sent over TLS only: ssl-mode=required",
+            _ => "",
+        };
+        Error::refused(&self.server, format!("the server refuses: {self}"), hint)
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let between = if self.state.is_empty() { "" } else { "/" };
+        write!(f, "{} (error {}{between}{})", self.message, self.code, self.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_err_packet_gives_number_state_and_text_without_control_characters() {
+        let error = ServerError::parse("db1", b"\xca\x04#42000Access \x1b[31mdenied");
+        assert_eq!((error.code, error.state.as_str(), error.message.as_str()), (1226, "42000", "Access [31mdenied"));
+        assert_eq!(ServerError::parse("db1", b"\x6a\x04Host is blocked").state, "");
+        for short in [&b""[..], b"\x01"] {
+            assert_eq!(ServerError::parse("db1", short).code, 0);
+        }
+        let long = [b'x'; 100_000];
+        assert_eq!(ServerError::new("db1", 1, "", &long).message.len(), MESSAGE_MAX);
+    }
+}

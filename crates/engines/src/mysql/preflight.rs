@@ -1,0 +1,384 @@
+//! What is asked of a MySQL server before a clone, so that what cannot work is said before anything has begun.
+
+use fullbore_core::{Error, Result};
+
+use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
+
+/// The least version that speaks the protocol.
+const FIRST_VERSION: Version = Version { major: 8, minor: 0, patch: 17 };
+/// The least `max_allowed_packet` that a donor clones with, in bytes.
+const LEAST_PACKET: u64 = 2 << 20;
+/// How many tables or tablespaces are named; the others are counted.
+const NAMED_MAX: usize = 1000;
+
+/// A server's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// 9 in `9.7.4-2`
+    pub major: u16,
+    /// 7
+    pub minor: u16,
+    /// 4
+    pub patch: u16,
+}
+
+impl Version {
+    /// The three numbers at the start of `text`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Self { major: next()?, minor: next()?, patch: next()? })
+    }
+
+    /// Whether a whole backup and restore of this series is among this program's own tests.
+    pub fn is_verified(self) -> bool {
+        self.major == 9
+    }
+}
+
+/// The state of the plugin `clone`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClonePlugin {
+    /// It can be used.
+    Active,
+    /// The server does not have it yet.
+    Absent,
+    /// It is there, and switched off.
+    Inactive,
+}
+
+/// A table that is not in a clone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OtherTable {
+    /// `schema.table`
+    pub name: String,
+    /// Its storage engine.
+    pub engine: String,
+}
+
+/// Up to [`NAMED_MAX`] names, and how many there are in all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Named<T> {
+    /// The first of them.
+    pub first: Vec<T>,
+    /// All.
+    pub count: u64,
+}
+
+/// What the server is and has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// As it names itself.
+    pub version_text: String,
+    /// The numbers in it.
+    pub version: Version,
+    /// Which server: a new one for each data directory.
+    pub server_uuid: String,
+    /// Where it runs, for the manifest.
+    pub hostname: String,
+    /// Its data directory, on its own machine.
+    pub datadir: String,
+    /// Plugin `clone`.
+    pub plugin: ClonePlugin,
+    /// Whether the account has BACKUP_ADMIN, itself or by an active role.
+    pub backup_admin: bool,
+    /// Whether the account sees all tables, by SELECT on `*.*`: only then can those be named that are not cloned.
+    pub sees_tables: bool,
+    /// Bytes of InnoDB's pages.
+    pub page_size: u32,
+    /// Bytes.
+    pub max_allowed_packet: u64,
+    /// Names are compared without case: must be the same where the copy is started.
+    pub lower_case_table_names: u8,
+    /// Whether it writes a binary log.
+    pub binary_log: bool,
+    /// `ON`, `OFF` or in between.
+    pub gtid_mode: String,
+    /// Transactions so far; without a lock, so only a hint. See [`super::position::LogStatus`].
+    pub gtid_executed: String,
+    /// Whether it replicates from another.
+    pub replica: bool,
+    /// Whether InnoDB writes a redo log; without one there is no clone.
+    pub redo_enabled: bool,
+    /// Tables of other engines than InnoDB, without the server's own: they come back empty.
+    pub other_tables: Named<OtherTable>,
+    /// Encrypted tablespaces: their keys are sent, over TLS only.
+    pub encrypted: Named<String>,
+    /// Bytes of all tablespaces on the donor's disk.
+    pub data_bytes: u64,
+}
+
+/// What the user has agreed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Consent {
+    /// `--accept-unverified`: a series that is not among this program's tests.
+    pub unverified: bool,
+    /// `--install-clone-plugin`: `INSTALL PLUGIN`, which stays.
+    pub install_plugin: bool,
+}
+
+/// Asks everything. Changes nothing.
+pub fn ask(connection: &mut Connection) -> Result<Facts> {
+    let name = connection.name().to_owned();
+    let version_text = connection.greeting().version.clone();
+    if connection.greeting().is_mariadb() {
+        let hint = "write mariadb://…?datadir=…: MariaDB has no CLONE, its files are copied on its host";
+        return Err(Error::usage(name, format!("the server is a MariaDB ({version_text})"), hint));
+    }
+    let Some(version) = Version::parse(&version_text).filter(|version| *version >= FIRST_VERSION) else {
+        let why = format!("the server is a MySQL {version_text}; CLONE came with 8.0.17");
+        return Err(Error::refused(name, why, "only a logical backup is possible"));
+    };
+    let one = "SELECT @@server_uuid, @@hostname, @@datadir, @@innodb_page_size, @@max_allowed_packet, \
+               @@lower_case_table_names, @@log_bin, @@gtid_mode, @@gtid_executed";
+    let one = connection.query(one)?;
+    let text = |column: usize| one.value(0, column).unwrap_or_default().to_owned();
+    let number = |column: usize| one.value(0, column).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+    let grants = grants(connection)?;
+    let mut facts = Facts {
+        version_text,
+        version,
+        server_uuid: text(0),
+        hostname: text(1),
+        datadir: text(2),
+        plugin: plugin(connection)?,
+        backup_admin: grants.iter().any(|grant| grants_globally(grant, "BACKUP_ADMIN")),
+        sees_tables: grants.iter().any(|grant| grants_globally(grant, "SELECT")),
+        page_size: u32::try_from(number(3)).unwrap_or_default(),
+        max_allowed_packet: number(4),
+        lower_case_table_names: number(5).min(255) as u8,
+        binary_log: number(6) == 1,
+        gtid_mode: text(7),
+        gtid_executed: text(8).chars().filter(|c| !c.is_whitespace()).collect(),
+        replica: false,
+        redo_enabled: true,
+        other_tables: Named::default(),
+        encrypted: Named::default(),
+        data_bytes: 0,
+    };
+    ask_about_tables(connection, &mut facts)?;
+    Ok(facts)
+}
+
+fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
+    // Both tables can be read only with a privilege; what cannot be read is taken for what is usual.
+    let replica = optional(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration")?;
+    facts.replica = replica.is_some_and(|count| count != "0");
+    let redo =
+        "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
+    facts.redo_enabled = optional(connection, redo)?.is_none_or(|value| value != "OFF");
+    let others = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
+                  AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
+    facts.other_tables.count = count(connection, &format!("SELECT COUNT(*) {others}"))?;
+    let names = format!("SELECT table_schema, table_name, engine {others} ORDER BY 1, 2 LIMIT {NAMED_MAX}");
+    for row in connection.query(&names)?.rows {
+        if let [Some(schema), Some(table), Some(engine)] = &row[..] {
+            let name = format!("{schema}.{table}");
+            facts.other_tables.first.push(OtherTable { name, engine: engine.clone() });
+        }
+    }
+    // INNODB_TABLESPACES needs PROCESS: without it nothing is known of encryption and size, and the clone itself says it.
+    let encrypted = "FROM information_schema.innodb_tablespaces WHERE encryption = 'Y'";
+    if let Some(count) = optional(connection, &format!("SELECT COUNT(*) {encrypted}"))? {
+        facts.encrypted.count = count.parse().unwrap_or_default();
+        let names = connection.query(&format!("SELECT name {encrypted} ORDER BY 1 LIMIT {NAMED_MAX}"))?;
+        facts.encrypted.first = names.rows.into_iter().flatten().flatten().collect();
+        let size = "SELECT CAST(SUM(allocated_size) AS UNSIGNED) FROM information_schema.innodb_tablespaces";
+        facts.data_bytes = count_of(optional(connection, size)?);
+    }
+    Ok(())
+}
+
+/// Whether the clone can begin; what the user should know although it can.
+pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String>> {
+    let refused = |why: String, hint: &str| Err(Error::refused(server, why, hint));
+    if !facts.version.is_verified() && !consent.unverified {
+        let why =
+            format!("MySQL {} is not among the series that this program is tested with (9.x)", facts.version_text);
+        return refused(why, "--accept-unverified tries all the same; prove such a backup by a restore");
+    }
+    if !facts.backup_admin {
+        let hint = "GRANT BACKUP_ADMIN ON *.* TO this account, or make a role with it a default role";
+        return refused("the account lacks the privilege BACKUP_ADMIN".into(), hint);
+    }
+    match facts.plugin {
+        ClonePlugin::Absent if !consent.install_plugin => {
+            let hint = "--install-clone-plugin lets this program load it, and it stays; \
+                        or INSTALL PLUGIN clone SONAME 'mysql_clone.so' by hand";
+            return refused("the plugin `clone` is not loaded".into(), hint);
+        }
+        ClonePlugin::Inactive => {
+            let hint = "start the server without clone=OFF";
+            return refused("the plugin `clone` is switched off".into(), hint);
+        }
+        ClonePlugin::Active | ClonePlugin::Absent => {}
+    }
+    if facts.max_allowed_packet < LEAST_PACKET {
+        let why = format!("its max_allowed_packet is {} bytes, and CLONE needs 2 MiB", facts.max_allowed_packet);
+        return refused(why, "SET PERSIST max_allowed_packet = 64 * 1024 * 1024");
+    }
+    if !facts.redo_enabled {
+        return refused("its redo log is switched off".into(), "ALTER INSTANCE ENABLE INNODB REDO_LOG");
+    }
+    Ok(warnings(facts))
+}
+
+fn warnings(facts: &Facts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !facts.version.is_verified() {
+        warnings.push(format!("MySQL {} is not verified: prove this backup by a restore", facts.version_text));
+    }
+    if facts.other_tables.count > 0 {
+        let names = facts.other_tables.first.iter().take(10).map(|table| format!("{} ({})", table.name, table.engine));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = if facts.other_tables.count > 10 { ", …" } else { "" };
+        let count = facts.other_tables.count;
+        warnings.push(format!("{count} tables of other engines than InnoDB will be empty: {names}{more}"));
+    }
+    if !facts.sees_tables {
+        warnings
+            .push("the account lacks SELECT on *.*: tables of other engines than InnoDB cannot be named here".into());
+    }
+    if facts.replica {
+        warnings.push("the server is a replica: the position is that of its own binary log".into());
+    }
+    if !facts.binary_log {
+        warnings.push("the server writes no binary log: there is nothing to replay after this backup".into());
+    }
+    warnings
+}
+
+/// Loads the plugin, after consent. It stays loaded, across restarts.
+pub fn install_plugin(connection: &mut Connection) -> Result<()> {
+    match connection.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'") {
+        // 1125: somebody else was faster.
+        Ok(_) => Ok(()),
+        Err(Failure::Server(error)) if error.code == 1125 => Ok(()),
+        Err(Failure::Server(error)) => {
+            let hint = match error.code {
+                1142 | PRIVILEGE_MISSING => "this needs INSERT on mysql.plugin: let an administrator load it",
+                1290 | 1836 => {
+                    "the server is read-only: load it while it is not, or by plugin-load-add in its configuration"
+                }
+                _ => "mysql_clone.so must be in the server's plugin_dir; it is part of the server's package",
+            };
+            Err(Error::refused(connection.name(), format!("the plugin `clone` cannot be loaded: {error}"), hint))
+        }
+        Err(Failure::Fault(error)) => Err(error),
+    }
+}
+
+fn plugin(connection: &mut Connection) -> Result<ClonePlugin> {
+    let status = "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'";
+    Ok(match connection.query(status)?.single() {
+        Some("ACTIVE") => ClonePlugin::Active,
+        None => ClonePlugin::Absent,
+        Some(_) => ClonePlugin::Inactive,
+    })
+}
+
+/// The account's grants, those of its active roles included.
+fn grants(connection: &mut Connection) -> Result<Vec<String>> {
+    let roles = connection.query("SELECT CURRENT_ROLE()")?;
+    // The server quotes the roles' names itself.
+    let using =
+        roles.single().filter(|roles| *roles != "NONE").map_or(String::new(), |roles| format!(" USING {roles}"));
+    let grants = connection.query(&format!("SHOW GRANTS FOR CURRENT_USER(){using}"))?;
+    Ok(grants.rows.into_iter().flatten().flatten().collect())
+}
+
+fn grants_globally(grant: &str, privilege: &str) -> bool {
+    let Some((privileges, _)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO ")) else {
+        return false;
+    };
+    privileges.split(',').any(|granted| granted.trim() == privilege)
+}
+
+/// The value of a query that the account may not be allowed to ask: then nothing.
+fn optional(connection: &mut Connection, query: &str) -> Result<Option<String>> {
+    match connection.query(query) {
+        Ok(answer) => Ok(answer.single().map(str::to_owned)),
+        Err(Failure::Server(error)) if matches!(error.code, 1044 | 1142 | 1227) => Ok(None),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+fn count(connection: &mut Connection, query: &str) -> Result<u64> {
+    Ok(count_of(connection.query(query)?.single().map(str::to_owned)))
+}
+
+fn count_of(text: Option<String>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            version_text: "9.7.4-2".into(),
+            version: Version::parse("9.7.4-2").unwrap(),
+            server_uuid: String::new(),
+            hostname: String::new(),
+            datadir: String::new(),
+            plugin: ClonePlugin::Active,
+            backup_admin: true,
+            sees_tables: true,
+            page_size: 16384,
+            max_allowed_packet: 64 << 20,
+            lower_case_table_names: 0,
+            binary_log: true,
+            gtid_mode: "ON".into(),
+            gtid_executed: String::new(),
+            replica: false,
+            redo_enabled: true,
+            other_tables: Named::default(),
+            encrypted: Named::default(),
+            data_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn what_stands_against_a_clone_is_named_with_the_next_step() {
+        let none = Consent::default();
+        assert_eq!(judge("db1", &facts(), none).unwrap(), Vec::<String>::new());
+        let old = Version::parse("8.4.3").unwrap();
+        let cases = [
+            (Facts { version: old, ..facts() }, "--accept-unverified"),
+            (Facts { backup_admin: false, ..facts() }, "BACKUP_ADMIN"),
+            (Facts { plugin: ClonePlugin::Absent, ..facts() }, "--install-clone-plugin"),
+            (Facts { plugin: ClonePlugin::Inactive, ..facts() }, "switched off"),
+            (Facts { max_allowed_packet: 1 << 20, ..facts() }, "max_allowed_packet"),
+            (Facts { redo_enabled: false, ..facts() }, "ENABLE INNODB REDO_LOG"),
+        ];
+        for (facts, named) in cases {
+            let text = judge("db1", &facts, none).unwrap_err().to_string();
+            assert!(text.contains(named) && text.contains("db1"), "{text}");
+        }
+        let all = Consent { unverified: true, install_plugin: true };
+        let warnings = judge("db1", &Facts { version: old, plugin: ClonePlugin::Absent, ..facts() }, all).unwrap();
+        assert!(warnings[0].contains("not verified"));
+    }
+
+    #[test]
+    fn tables_that_will_be_empty_are_named() {
+        let first = vec![OtherTable { name: "shop.log".into(), engine: "MyISAM".into() }];
+        let facts = Facts { other_tables: Named { first, count: 1 }, ..facts() };
+        assert!(judge("db1", &facts, Consent::default()).unwrap()[0].contains("shop.log (MyISAM)"));
+    }
+
+    #[test]
+    fn a_privilege_counts_only_where_it_is_granted_globally() {
+        assert!(grants_globally("GRANT AUDIT_ADMIN,BACKUP_ADMIN,CLONE_ADMIN ON *.* TO `b`@`%`", "BACKUP_ADMIN"));
+        for other in [
+            "GRANT `BACKUP_ADMIN`@`%` TO `b`@`%`",
+            "GRANT SELECT ON `BACKUP_ADMIN`.* TO `b`@`%`",
+            "GRANT USAGE ON *.* TO `BACKUP_ADMIN`@`%`",
+        ] {
+            assert!(!grants_globally(other, "BACKUP_ADMIN"), "{other}");
+        }
+        assert!(Version::parse("8.0.16").unwrap() < FIRST_VERSION && Version::parse("garbage").is_none());
+    }
+}

@@ -1,0 +1,75 @@
+//! What a clone gives to whoever stores it, and how it is run: one thread for each connection.
+
+use std::thread;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+use super::clone::descriptor::{Stage, StateDescriptor};
+use super::clone::donor::Donor;
+use super::clone::files::{Change, CloneFile};
+use super::clone::task::{DataExtent, Event, Task};
+
+/// Something that takes a clone. All methods but [`CloneTarget::data`] are called by one thread; `data` by all at once.
+///
+/// Bytes of a later [`Stage`] replace those of an earlier one: whoever writes in place may rely on all calls of a stage
+/// having returned before `stage_ends`, and on none of the next coming before that has returned.
+pub trait CloneTarget: Sync {
+    /// A stage begins.
+    fn stage_begins(&self, stage: &StateDescriptor) -> Result<()>;
+
+    /// A file, or what has become of one; before any data of it.
+    fn file(&self, change: &Change) -> Result<()>;
+
+    /// Bytes of a file, to be read from `bytes`; what is not read is passed over.
+    fn data(&self, extent: &DataExtent, bytes: &mut Bytes<'_>) -> Result<()>;
+
+    /// Everything of the stage was given.
+    fn stage_ends(&self, stage: Stage) -> Result<()>;
+}
+
+/// The bytes of one extent, as they come from the server.
+pub struct Bytes<'a>(&'a mut Task);
+
+impl Bytes<'_> {
+    /// Reads into the start of `buffer`, as much as fits or is left; 0 at the end.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.0.read(buffer)
+    }
+
+    /// The number of the connection that they come over, from 0.
+    pub fn task(&self) -> usize {
+        self.0.number()
+    }
+}
+
+/// Runs a clone into `target`, with a thread for each of its tasks; all files at the end. `halt` must be the one that
+/// the donor was begun with: the first error stops it, and so all threads.
+pub fn run(mut donor: Donor, target: &dyn CloneTarget, halt: &Halt) -> Result<Vec<CloneFile>> {
+    let tasks = donor.take_tasks();
+    thread::scope(|scope| {
+        for mut task in tasks {
+            let name = format!("clone-{}", task.number());
+            let work = move || {
+                halt.watch(run_task(&mut task, target));
+            };
+            if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, work) {
+                halt.stop(Error::io("start a thread for", "a connection of the clone", error));
+            }
+        }
+    });
+    halt.finish()?;
+    Ok(donor.files())
+}
+
+fn run_task(task: &mut Task, target: &dyn CloneTarget) -> Result<()> {
+    while let Some(event) = task.next_event()? {
+        match event {
+            Event::StageBegins(stage) => target.stage_begins(&stage)?,
+            Event::File(change) => target.file(&change)?,
+            Event::Data(extent) => target.data(&extent, &mut Bytes(task))?,
+            Event::StageEnds(stage) => target.stage_ends(stage)?,
+        }
+    }
+    Ok(())
+}

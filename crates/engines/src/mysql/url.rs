@@ -1,0 +1,332 @@
+//! `mysql://user@host:port/?option=value` and `mariadb://…`: where a server is. A password is never part of it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use fullbore_core::{Error, Result};
+
+/// The port of MySQL and MariaDB where the URL names none.
+pub const DEFAULT_PORT: u16 = 3306;
+
+/// The longest URL.
+const URL_MAX: usize = 4096;
+/// What user and host may have: names longer than this exist in no server and no name service.
+const NAME_MAX: usize = 253;
+
+const FORM: &str = "write mysql://USER@HOST:PORT/?ssl-mode=required, or mysql://USER@/?socket=PATH";
+const PASSWORD_HINT: &str = "take it out of the URL, where `ps` and the shell's history show it; give it by --password-file, \
+                             FULLBORE_PASSWORD or ~/.my.cnf";
+
+/// Which family of servers the URL's scheme names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// `mysql://`
+    Mysql,
+    /// `mariadb://`
+    Mariadb,
+}
+
+/// How the server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Over TCP.
+    Tcp {
+        /// Name or address, an IPv6 address without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// Over a Unix socket on this machine.
+    Socket(PathBuf),
+}
+
+/// How much TLS is wanted: MySQL's own `--ssl-mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never.
+    Disabled,
+    /// Where the server has it; never on a Unix socket. Protects against listeners only.
+    #[default]
+    Preferred,
+    /// Always, but whoever answers is taken for the server.
+    Required,
+    /// Always, and the certificate is signed by `ssl-ca`.
+    VerifyCa,
+    /// The same, and the host's name is in it.
+    VerifyIdentity,
+}
+
+impl TlsMode {
+    const ALL: [(&'static str, TlsMode); 5] = [
+        ("disabled", TlsMode::Disabled),
+        ("preferred", TlsMode::Preferred),
+        ("required", TlsMode::Required),
+        ("verify-ca", TlsMode::VerifyCa),
+        ("verify-identity", TlsMode::VerifyIdentity),
+    ];
+}
+
+impl fmt::Display for TlsMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+/// What the URL says about TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsOptions {
+    /// `ssl-mode`
+    pub mode: TlsMode,
+    /// `ssl-ca`: a PEM file with the certificate of the authority.
+    pub authority: Option<PathBuf>,
+    /// `get-server-public-key`: without TLS, take the server's word for its RSA key.
+    pub accept_server_key: bool,
+}
+
+/// A server, as a URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// The scheme.
+    pub flavor: Flavor,
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// The account, if the URL names it.
+    pub user: Option<String>,
+    /// TLS.
+    pub tls: TlsOptions,
+    /// `datadir` (MariaDB): where its files are on this machine.
+    pub datadir: Option<PathBuf>,
+}
+
+impl ServerAddress {
+    /// Parses a URL. Errors never repeat it where it could hold a password.
+    pub fn parse(url: &str) -> Result<Self> {
+        let (flavor, rest) = match url.split_once("://") {
+            Some(("mysql", rest)) => (Flavor::Mysql, rest),
+            Some(("mariadb", rest)) => (Flavor::Mariadb, rest),
+            _ => return Err(Error::usage("the database's URL", "it names no MySQL or MariaDB server", FORM)),
+        };
+        if url.len() > URL_MAX || rest.contains('#') || rest.chars().any(char::is_control) {
+            return Err(wrong("it is too long, or holds `#` or control characters"));
+        }
+        let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = before.split_once('/').unwrap_or((before, ""));
+        // The last @: a password may contain one, and must not end up in an error as a host.
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
+        }
+        if !path.is_empty() {
+            return Err(wrong("after the host nothing but `/` may follow: a backup takes the whole server"));
+        }
+        let user = user.map(|user| decode(user, "the user")).transpose()?.filter(|user| !user.is_empty());
+        let (host, port) = host_and_port(place)?;
+        let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
+        let mut address = Self { flavor, endpoint: tcp, user, tls: TlsOptions::default(), datadir: None };
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            address.set(option, host.is_some() || port.is_some())?;
+        }
+        let verifies = matches!(address.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
+        if address.tls.authority.is_some() && !verifies {
+            let hint = "add ssl-mode=verify-ca or ssl-mode=verify-identity";
+            return Err(Error::usage("ssl-ca", "with this ssl-mode nobody looks at it", hint));
+        }
+        Ok(address)
+    }
+
+    fn set(&mut self, option: &str, has_host: bool) -> Result<()> {
+        let Some((name, value)) = option.split_once('=') else {
+            return Err(wrong("an option stands there without `=` and a value"));
+        };
+        let value = decode(value, name)?;
+        match name {
+            "ssl-mode" => {
+                let known = TlsMode::ALL.iter().find(|(name, _)| *name == value);
+                let names = TlsMode::ALL.map(|(name, _)| name).join(", ");
+                let unknown = || Error::usage("ssl-mode", format!("`{value}` is none"), format!("known are: {names}"));
+                self.tls.mode = known.ok_or_else(unknown)?.1;
+            }
+            "ssl-ca" => self.tls.authority = Some(absolute(name, &value)?),
+            "get-server-public-key" => {
+                self.tls.accept_server_key = match value.as_str() {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(Error::usage(name, "its value is neither true nor false", FORM)),
+                }
+            }
+            "socket" if has_host => {
+                let hint = "leave the host out: mysql://USER@/?socket=PATH";
+                return Err(Error::usage("socket", "a socket is on this machine and has no host", hint));
+            }
+            "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value)?),
+            "datadir" if self.flavor == Flavor::Mariadb => self.datadir = Some(absolute(name, &value)?),
+            "password" | "passwd" | "pwd" => {
+                return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
+            }
+            _ => {
+                let datadir = if self.flavor == Flavor::Mariadb { ", datadir" } else { "" };
+                let known = format!("known are: ssl-mode, ssl-ca, get-server-public-key, socket{datadir}");
+                let name: String = name.chars().take(40).collect();
+                return Err(Error::usage("the database's URL", format!("it has no option `{name}`"), known));
+            }
+        }
+        Ok(())
+    }
+
+    /// The server's name for people: `mysql://host:3306`, or the socket's path.
+    pub fn name(&self) -> String {
+        let scheme = match self.flavor {
+            Flavor::Mysql => "mysql",
+            Flavor::Mariadb => "mariadb",
+        };
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}"),
+            Endpoint::Socket(path) => format!("{scheme}:{}", path.display()),
+        }
+    }
+}
+
+fn wrong(why: &str) -> Error {
+    Error::usage("the database's URL", why, FORM)
+}
+
+fn host_and_port(place: &str) -> Result<(Option<&str>, Option<u16>)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or_else(|| wrong("a `[` has no `]`"))?;
+            if host.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err(wrong("what stands in brackets is no IPv6 address"));
+            }
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err(wrong("after `]` only a port may follow")),
+            }
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if host.len() > NAME_MAX || !host.chars().all(plain) {
+        return Err(wrong("the host is no name and no address; an IPv6 address stands in brackets"));
+    }
+    let port = match port {
+        Some(port) => {
+            let number = port.parse().ok().filter(|number| *number != 0);
+            Some(number.ok_or_else(|| wrong("the port is no number from 1 to 65535"))?)
+        }
+        None => None,
+    };
+    Ok((Some(host).filter(|host| !host.is_empty()), port))
+}
+
+fn absolute(name: &str, value: &str) -> Result<PathBuf> {
+    if value.starts_with('/') {
+        return Ok(PathBuf::from(value));
+    }
+    Err(Error::usage(name, "it must be an absolute path", format!("write {name}=/path/to/it")))
+}
+
+/// Decodes `%XX`.
+fn decode(text: &str, name: &str) -> Result<String> {
+    let bad = || {
+        Error::usage(
+            name.chars().take(40).collect::<String>(),
+            "a `%` must be followed by two hexadecimal digits of a UTF-8 text",
+            "",
+        )
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2).ok_or_else(bad)?;
+        let digit = |byte: u8| (byte as char).to_digit(16);
+        let value = digit(digits[0]).zip(digit(digits[1])).map(|(high, low)| high * 16 + low).ok_or_else(bad)?;
+        bytes.push(value as u8);
+        rest = after;
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    if text.contains('\0') || text.len() > URL_MAX { Err(bad()) } else { Ok(text) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port }
+    }
+
+    #[test]
+    fn host_port_user_and_options_are_understood() {
+        let address =
+            ServerAddress::parse("mysql://backup@db1.example:3307/?ssl-mode=verify-ca&ssl-ca=/etc/ca.pem").unwrap();
+        assert_eq!(address.endpoint, tcp("db1.example", 3307));
+        assert_eq!(address.user.as_deref(), Some("backup"));
+        assert_eq!((address.tls.mode, address.flavor), (TlsMode::VerifyCa, Flavor::Mysql));
+        assert_eq!(address.tls.authority, Some("/etc/ca.pem".into()));
+        assert_eq!(ServerAddress::parse("mysql://").unwrap().endpoint, tcp("localhost", 3306));
+        assert_eq!(ServerAddress::parse("mysql://u@[::1]:3308").unwrap().endpoint, tcp("::1", 3308));
+        let escaped =
+            ServerAddress::parse("mariadb://b%40x@/?socket=/run/my%20sql.sock&datadir=/var/lib/mysql").unwrap();
+        assert_eq!(escaped.endpoint, Endpoint::Socket("/run/my sql.sock".into()));
+        assert_eq!((escaped.user.as_deref(), escaped.datadir), (Some("b@x"), Some("/var/lib/mysql".into())));
+    }
+
+    #[test]
+    fn a_password_is_refused_with_a_hint_and_never_repeated() {
+        let urls =
+            ["mysql://u:s3cret@h/", "mysql://u:s3c@ret@h", "mysql://u@h/?password=s3cret", "mariadb://:s3cret@h"];
+        for url in urls {
+            let error = ServerAddress::parse(url).unwrap_err();
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("--password-file") && !text.contains("s3c"), "{text}");
+            assert_eq!(error.verdict().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_no_server_is_a_usage_error() {
+        for url in [
+            "mysql:db",
+            "postgres://h",
+            "mysql://h:0",
+            "mysql://h:70000",
+            "mysql://h:x",
+            "mysql://[::1",
+            "mysql://[x]/",
+            "mysql://[::1]x",
+            "mysql://h/shop",
+            "mysql://h/?ssl-mode=maybe",
+            "mysql://h/?ssl-ca=ca.pem",
+            "mysql://h/?x",
+            "mysql://h/?ssl-ca=/ca.pem",
+            "mysql://h/?ssl-mode=required&ssl-ca=/ca.pem",
+            "mysql://h/?colour=red",
+            "mysql://h/?socket=/s",
+            "mysql://h/?datadir=/d",
+            "mysql://u%4@h",
+            "mysql://u%00@h",
+            "mysql://h#x",
+            "mysql://h\n/",
+            "mysql://a b/",
+        ] {
+            let error = ServerAddress::parse(url).map(drop).unwrap_err();
+            assert_eq!(error.verdict().exit_code(), 2, "{url}");
+        }
+        assert!(ServerAddress::parse(&format!("mysql://{}", "h".repeat(5000))).is_err());
+    }
+}
