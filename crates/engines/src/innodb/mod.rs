@@ -7,7 +7,7 @@ pub mod tablespace;
 
 mod bytes;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 
 /// Whose variant of the format: the two have gone apart since MySQL 5.7 and MariaDB 10.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

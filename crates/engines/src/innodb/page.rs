@@ -3,7 +3,7 @@
 //! The same check serves the hot copy (a bad page is read again: it was being written) and a verification (a bad page is
 //! named). No key is needed: where a page is encrypted, its checksum is over what stands on disk or it cannot be checked.
 
-use fullbore_core::checksum::{Crc32c, crc32c};
+use fullbore_core::checksum::{Crc32c, crc32c, is_zero};
 
 use super::Dialect;
 use super::bytes::{u16_at, u32_at};
@@ -191,7 +191,7 @@ impl PageFormat {
         if page.len() != self.physical as usize {
             return Verdict::Corrupt(Fault::Length { found: page.len() });
         }
-        if page.iter().all(|byte| *byte == 0) {
+        if is_zero(page) {
             return Verdict::Empty;
         }
         let found = u32_at(page, NUMBER_AT);

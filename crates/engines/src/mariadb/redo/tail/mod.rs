@@ -158,7 +158,7 @@ impl Tail {
             (taken, None) => {
                 self.give(taken, emit)?;
                 self.failures = 0;
-                Ok(read && taken > 0 && self.lsn + (self.pending.len() as u64) < limit)
+                Ok(read && self.lsn + (self.pending.len() as u64) < limit)
             }
             (taken, Some(why)) => {
                 self.give(taken, emit)?;
@@ -323,5 +323,4 @@ pub(crate) fn read_full(opened: &OpenedFile, buffer: &mut [u8], offset: u64) -> 
 }
 
 #[cfg(test)]
-#[path = "tail_tests.rs"]
 mod tests;

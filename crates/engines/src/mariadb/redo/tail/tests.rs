@@ -169,7 +169,7 @@ fn bytes_that_make_no_sense_are_an_error_after_some_attempts_and_an_overrun_if_a
             }
         };
         assert_eq!(error.contains("innodb_log_file_size"), newer, "{error}");
-        assert_eq!(error.contains("makes no sense at LSN 50000"), !newer, "{error}");
+        assert_eq!(error.contains("makes no sense at LSN"), !newer, "{error}");
     }
 }
 
