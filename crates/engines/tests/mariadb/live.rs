@@ -73,16 +73,21 @@ fn survives(kind: Kind, server_options: &ServerOptions, made_with: &ServerOption
     torn
 }
 
+/// Copies in a row: `FULLBORE_COPY_ROUNDS`.
+fn rounds() -> u64 {
+    std::env::var("FULLBORE_COPY_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
+}
+
 #[test]
 fn copies_of_a_busy_10_11_start_and_are_whole() {
     let plain = ServerOptions::new();
-    survives(Kind::Mariadb10, &plain.clone().binlog(), &plain, "", 3);
+    survives(Kind::Mariadb10, &plain.clone().binlog(), &plain, "", rounds());
 }
 
 #[test]
 fn copies_of_a_busy_11_8_start_and_are_whole() {
     let plain = ServerOptions::new();
-    survives(Kind::Mariadb11, &plain.clone().binlog(), &plain, "", 3);
+    survives(Kind::Mariadb11, &plain.clone().binlog(), &plain, "", rounds());
 }
 
 #[test]
