@@ -4,6 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use fullbore_core::media::{BLOCK_HEADER, BlockHeader, BlockKind, FOOTER, FamilyHeader};
+use fullbore_engines::mariadb::redo::framing::seal;
+use fullbore_engines::mariadb::redo::header::{Checkpoint, Header};
+use fullbore_engines::mariadb::redo::record::put_record;
+use fullbore_engines::mariadb::redo::ring::Ring;
 use fullbore_fuzz::sample;
 
 fn main() -> std::io::Result<()> {
@@ -60,5 +64,47 @@ fn main() -> std::io::Result<()> {
     let records = fullbore_core::cipher::wrap_for(&[key.public().clone()], &data_key, &[7; 16]);
     let sidecar =
         fullbore_core::cipher::Sidecar { media_set_id: [7; 16], records: records.map_err(std::io::Error::other)? };
-    put("sidecar", "one-key", &sidecar.to_bytes().map_err(std::io::Error::other)?)
+    put("sidecar", "one-key", &sidecar.to_bytes().map_err(std::io::Error::other)?)?;
+    innodb(&put)?;
+    redo(&put)
+}
+
+type Put<'a> = &'a dyn Fn(&str, &str, &[u8]) -> std::io::Result<()>;
+
+/// The pages with rows that the tests have from real servers, each behind the flags of its tablespace.
+fn innodb(put: Put) -> std::io::Result<()> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/engines/src/innodb/fixtures");
+    for (name, dialect) in [
+        ("mariadb-full_crc32-plain", 0),
+        ("mariadb-full_crc32-pagezip", 0),
+        ("mariadb-full_crc32-crypt", 0),
+        ("mariadb-crc32-zipcrypt", 0),
+        ("mysql-innodb-plain", 1),
+        ("mysql-innodb-zip", 1),
+    ] {
+        let pages = fs::read(fixtures.join(format!("{name}.pages")))?;
+        let rows = &pages[pages.len() / 2..];
+        put("innodb_page", name, &[&[dialect], &pages[54..58], rows].concat())?;
+    }
+    let pages = fs::read(fixtures.join("mariadb-full_crc32-crypt.pages"))?;
+    put("innodb_page", "head", &[&[0], &pages[54..58], &pages[..4096]].concat())
+}
+
+/// A redo log's head and a few mini-transactions.
+fn redo(put: Put) -> std::io::Result<()> {
+    let checkpoint = Checkpoint { lsn: 20_000, end_lsn: 20_100 };
+    for encrypted in [false, true] {
+        let head = [&[1][..], &Header::made(12288, encrypted), &checkpoint.to_bytes()].concat();
+        put("mariadb_redo_head", if encrypted { "encrypted" } else { "plain" }, &head)?;
+        let ring = Ring::new(12288, 4 << 20).ok_or_else(|| std::io::Error::other("a ring"))?;
+        let mut log = vec![u8::from(encrypted), 0];
+        for body in [&b"\x05\x00./shop/item.ibd"[..], &[3, 4, 9, 9, 9], &[7; 40]] {
+            let mut records = Vec::new();
+            put_record(if body.len() > 10 && body[1] == 0 { 0xB0 } else { 0x30 }, body, &mut records);
+            let lsn = 12288 + (log.len() - 2) as u64;
+            log.extend_from_slice(&seal(&records, lsn, &ring, encrypted.then_some(lsn)));
+        }
+        put("mariadb_redo_log", if encrypted { "encrypted" } else { "plain" }, &log)?;
+    }
+    Ok(())
 }

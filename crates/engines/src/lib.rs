@@ -1,6 +1,10 @@
 //! The databases that fullbore knows, one folder each. [`open`] is the registry: a new engine is a folder and a
 //! line in it.
 
+#[cfg(any(feature = "mariadb", feature = "mysql"))]
+pub mod innodb;
+#[cfg(feature = "mariadb")]
+pub mod mariadb;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "sqlite")]

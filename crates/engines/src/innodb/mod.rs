@@ -1,0 +1,19 @@
+//! What MySQL and MariaDB have in common on disk: InnoDB's tablespaces and their pages.
+//!
+//! Pure: bytes in, checked values out. `docs/engines/mariadb-hot-copy.md` says where each fact comes from.
+
+pub mod page;
+pub mod tablespace;
+
+mod bytes;
+#[cfg(test)]
+pub(crate) mod fixtures;
+
+/// Whose variant of the format: the two have gone apart since MySQL 5.7 and MariaDB 10.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// MariaDB 10.x and later.
+    MariaDb,
+    /// MySQL 5.7 and later.
+    MySql,
+}

@@ -1,0 +1,236 @@
+//! A tablespace's head: what page 0 says about the whole file.
+
+use super::Dialect;
+use super::bytes::{u16_at, u32_at, u64_at};
+use super::page::{BadFlags, DATA_AT, LSN_AT, NUMBER_AT, PAGE_SIZE_MIN, PageFormat, SPACE_AT};
+
+/// Where the numbers of page 0 stand, in bytes from its start.
+const SPACE_AGAIN_AT: usize = DATA_AT;
+const SIZE_AT: usize = 46;
+const FLAGS_AT: usize = 54;
+/// Where the table of extents begins; what says how the tablespace is encrypted comes after it.
+const EXTENTS_AT: usize = 150;
+/// MariaDB leaves room between the table and its description of the encryption.
+const MARIADB_CRYPT_GAP: usize = 38;
+const MARIADB_CRYPT: [u8; 6] = [0x73, 0x0E, 0x0C, 0x52, 0x45, 0x74];
+/// MySQL's begins with the version of the description: A, B or C.
+const MYSQL_CRYPT: [u8; 2] = *b"lC";
+/// MySQL: the tablespace is encrypted.
+const MYSQL_ENCRYPTED_FLAG: u32 = 1 << 13;
+
+/// Bytes of page 0 that [`Head::parse`] needs for everything but the encryption.
+pub const HEAD: usize = 64;
+/// The tablespace number of the system tablespace.
+pub const SYSTEM_SPACE: u32 = 0;
+/// The greatest number of a tablespace: what is above is InnoDB's own.
+pub const SPACE_MAX: u32 = 0xFFFF_FFF0;
+
+/// What page 0 says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The tablespace's number: it stays when the file is renamed, and is never given again.
+    pub space: u32,
+    /// How its pages look.
+    pub format: PageFormat,
+    /// Its flags, as they stand there.
+    pub flags: u32,
+    /// Its size in pages, as of the last write of page 0; the file may be longer or shorter.
+    pub pages: u32,
+    /// The LSN of the last change of page 0.
+    pub lsn: u64,
+}
+
+/// How a tablespace is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    /// Not at all.
+    None,
+    /// MariaDB: with this key of the server's key management.
+    MariaDb {
+        /// `ENCRYPTION_KEY_ID`.
+        key_id: u32,
+        /// The oldest version of the key that some page may still need.
+        least_key_version: u32,
+        /// Whether the server's default (0), or the table's own yes (1) or no (2) decides.
+        mode: u8,
+    },
+    /// MySQL: with a key of its own that stands here, itself encrypted with a master key.
+    MySql {
+        /// The number of the master key.
+        master_key: u32,
+    },
+}
+
+/// What page 0 cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadHead {
+    /// Fewer bytes than its head has.
+    Short,
+    /// It has another number than 0.
+    Number(u32),
+    /// The two places of the tablespace's number differ.
+    Spaces(u32, u32),
+    /// The flags have no meaning.
+    Flags(BadFlags),
+}
+
+impl std::fmt::Display for BadHead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BadHead::Short => write!(f, "the file ends within its first page"),
+            BadHead::Number(number) => write!(f, "its first page says that it is page {number}"),
+            BadHead::Spaces(one, other) => {
+                write!(f, "its first page says both that it is of tablespace {one} and of {other}")
+            }
+            BadHead::Flags(flags) => write!(f, "{flags}"),
+        }
+    }
+}
+
+impl Head {
+    /// Parses the begin of a file, at least [`HEAD`] bytes; `None` if page 0 is still zero: the file was made, and its page
+    /// not yet written.
+    ///
+    /// # Errors
+    /// What contradicts itself. The checksum is not looked at: that needs the whole page, [`PageFormat::check`].
+    pub fn parse(page: &[u8], dialect: Dialect) -> Result<Option<Self>, BadHead> {
+        if page.len() < HEAD {
+            return Err(BadHead::Short);
+        }
+        if page[..page.len().min(PAGE_SIZE_MIN as usize)].iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let number = u32_at(page, NUMBER_AT);
+        if number != 0 {
+            return Err(BadHead::Number(number));
+        }
+        let (space, again) = (u32_at(page, SPACE_AT), u32_at(page, SPACE_AGAIN_AT));
+        if space != again || space > SPACE_MAX {
+            return Err(BadHead::Spaces(space, again));
+        }
+        let flags = u32_at(page, FLAGS_AT);
+        let format = PageFormat::from_flags(flags, dialect).map_err(BadHead::Flags)?;
+        Ok(Some(Self { space, format, flags, pages: u32_at(page, SIZE_AT), lsn: u64_at(page, LSN_AT) }))
+    }
+
+    /// How the tablespace is encrypted; `page` is the whole page 0 that this head was parsed from.
+    pub fn encryption(&self, page: &[u8], dialect: Dialect) -> Encryption {
+        let at = self.extents_end();
+        match dialect {
+            Dialect::MariaDb => {
+                let info = page.get(at + MARIADB_CRYPT_GAP..).unwrap_or_default();
+                // Magic, type, length of the random part and that part (16 bytes), least version, id, mode.
+                if !info.starts_with(&MARIADB_CRYPT) || info.len() < 33 || info[7] != 16 {
+                    return Encryption::None;
+                }
+                Encryption::MariaDb { least_key_version: u32_at(info, 24), key_id: u32_at(info, 28), mode: info[32] }
+            }
+            Dialect::MySql => {
+                let info = page.get(at..).unwrap_or_default();
+                if self.flags & MYSQL_ENCRYPTED_FLAG == 0 || !info.starts_with(&MYSQL_CRYPT) || info.len() < 7 {
+                    return Encryption::None;
+                }
+                Encryption::MySql { master_key: u32_at(info, 3) }
+            }
+        }
+    }
+
+    /// Where the table of extents ends: one entry for each extent that a page of descriptors stands for.
+    fn extents_end(&self) -> usize {
+        let logical = self.format.logical_size() as usize;
+        // An extent is 1 MiB, but at least 64 pages, and 2 or 4 MiB with pages of 32 and 64 KiB.
+        let extent = ((1 << 20) / logical).max(64);
+        let entry = 24 + extent / 4;
+        EXTENTS_AT + entry * (self.format.physical_size() as usize / extent)
+    }
+}
+
+/// Where the doublewrite buffer's copies stand in the first file of MariaDB's system tablespace, from its page 5: the
+/// first pages of two runs of `pages` each. There, pages are copies of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doublewrite {
+    /// The first pages of the two runs.
+    pub first_pages: [u32; 2],
+    /// Pages in each.
+    pub pages: u32,
+}
+
+/// The page of the system tablespace that says where the doublewrite buffer is.
+pub const TRANSACTION_SYSTEM_PAGE: u32 = 5;
+const DOUBLEWRITE_MAGIC: u32 = 536_853_855;
+
+impl Doublewrite {
+    /// From page 5 of the system tablespace; `None` if the server has made none.
+    pub fn parse(page: &[u8]) -> Option<Self> {
+        let at = page.len().checked_sub(200)?;
+        // An extent of the system tablespace.
+        let pages = (1_u32 << 20).checked_div(u32::try_from(page.len()).ok()?)?.max(64);
+        let first_pages = [u32_at(page, at + 14), u32_at(page, at + 18)];
+        (u32_at(page, at + 10) == DOUBLEWRITE_MAGIC).then_some(Self { first_pages, pages })
+    }
+
+    /// Whether page `number` is one of the copies.
+    pub fn holds(&self, number: u32) -> bool {
+        self.first_pages.iter().any(|first| number.checked_sub(*first).is_some_and(|index| index < self.pages))
+    }
+}
+
+/// The type of a page, for reports; see `FIL_PAGE_TYPE` in the servers' documentation of the page header.
+pub fn page_type(page: &[u8]) -> u16 {
+    u16_at(page, super::page::TYPE_AT)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::innodb::fixtures;
+
+    #[test]
+    fn heads_of_real_tablespaces_say_what_they_are() {
+        for fixture in fixtures::ALL {
+            let head = Head::parse(fixture.bytes, fixture.dialect).unwrap().unwrap();
+            assert!(head.space > 0 && head.pages >= 4 && head.lsn > 0, "{}: {head:?}", fixture.name);
+            assert_eq!(head.format.physical_size(), fixture.physical, "{}", fixture.name);
+            let page = &fixture.bytes[..fixture.physical as usize];
+            let encryption = head.encryption(page, fixture.dialect);
+            let expected = fixture.name.contains("crypt");
+            match encryption {
+                Encryption::MariaDb { key_id, least_key_version, mode } if expected => {
+                    assert_eq!((key_id, least_key_version, mode), (2, 1, 1), "{}", fixture.name);
+                }
+                Encryption::MySql { master_key } if expected => assert_eq!(master_key, 1, "{}", fixture.name),
+                other => assert!(other == Encryption::None && !expected, "{}: {other:?}", fixture.name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_that_contradicts_itself_is_refused_and_a_zero_one_is_none() {
+        let fixture = &fixtures::ALL[0];
+        let parse = |at: usize, value: u32| {
+            let mut page = fixture.bytes[..4096].to_vec();
+            page[at..at + 4].copy_from_slice(&value.to_be_bytes());
+            Head::parse(&page, fixture.dialect)
+        };
+        assert_eq!(parse(NUMBER_AT, 1), Err(BadHead::Number(1)));
+        assert!(matches!(parse(SPACE_AT, 77), Err(BadHead::Spaces(77, _))));
+        assert!(matches!(parse(FLAGS_AT, 0x1F), Err(BadHead::Flags(_))));
+        assert_eq!(Head::parse(&fixture.bytes[..63], fixture.dialect), Err(BadHead::Short));
+        assert_eq!(Head::parse(&[0; 4096], fixture.dialect), Ok(None));
+    }
+
+    #[test]
+    fn the_doublewrite_buffer_is_found_by_its_magic_only() {
+        let mut page = vec![0; 16384];
+        assert_eq!(Doublewrite::parse(&page), None);
+        let at = page.len() - 200;
+        for (place, value) in [(10, DOUBLEWRITE_MAGIC), (14, 64), (18, 128)] {
+            page[at + place..at + place + 4].copy_from_slice(&u32::to_be_bytes(value));
+        }
+        let found = Doublewrite::parse(&page).unwrap();
+        let held: Vec<u32> = (0..300).filter(|number| found.holds(*number)).collect();
+        assert_eq!(held, (64..192).collect::<Vec<_>>());
+        assert_eq!(Doublewrite::parse(&page[..100]), None);
+    }
+}

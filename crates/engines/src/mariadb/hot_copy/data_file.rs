@@ -1,0 +1,393 @@
+//! A tablespace's file, opened: how its pages look, and its pages read until they are whole.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fullbore_core::io::{Memory, Mode, OpenedFile};
+use fullbore_core::{Error, Result};
+
+use super::listing::{Role, TablespaceFile};
+use super::target::FileNumber;
+use crate::innodb::Dialect;
+use crate::innodb::page::{Fault, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
+use crate::innodb::tablespace::{BadHead, Doublewrite, Head, TRANSACTION_SYSTEM_PAGE};
+use crate::mariadb::redo::tail::read_full;
+
+/// Unit of direct reads, in bytes.
+const BLOCK: usize = 4096;
+/// How long a page may look torn before it is damaged.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait before it is read again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A tablespace file that is in the copy, or will be.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its number in the copy.
+    pub number: FileNumber,
+    /// What was found when files were listed.
+    pub file: TablespaceFile,
+    /// The tablespace's number; none if page 0 was still zero, or in a further file of the system tablespace.
+    pub space: Option<u32>,
+    /// Bytes of a page; none if page 0 was still zero: then the file is copied as it stands.
+    pub page: Option<u32>,
+    /// Bytes when it was opened.
+    pub size: u64,
+    /// Where what was read of it ends.
+    pub end: AtomicU64,
+}
+
+/// An opened file.
+pub struct DataFile {
+    /// What the copy knows about it.
+    pub entry: Arc<Entry>,
+    opened: OpenedFile,
+    format: Option<PageFormat>,
+    first_page: u32,
+    doublewrite: Option<Doublewrite>,
+}
+
+/// What the first file of the system tablespace says about its further files, which have no head of their own.
+#[derive(Debug, Clone, Default)]
+pub struct SystemTablespace {
+    format: Option<PageFormat>,
+    /// The number of the first page in each file.
+    first_pages: Vec<u32>,
+    doublewrite: Option<Doublewrite>,
+}
+
+/// A page that did not become whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedPage {
+    /// The file's name in the copy.
+    pub file: String,
+    /// The page's number in the tablespace.
+    pub page: u32,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What a reading found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Bytes that were read.
+    pub length: usize,
+    /// Pages that were torn when they were first read.
+    pub torn: u64,
+    /// Pages that stayed bad.
+    pub damaged: Vec<DamagedPage>,
+}
+
+impl SystemTablespace {
+    /// Looks at the files of the system tablespace, which come first in a listing.
+    pub fn look(files: &[TablespaceFile], mode: Mode) -> Result<Self> {
+        let mut system = Self::default();
+        let mut pages = 0_u64;
+        for file in files.iter().filter(|file| matches!(file.role, Role::System { .. })) {
+            let opened = OpenedFile::read(&file.path, mode)?;
+            let size = size_of(&opened)?;
+            if system.first_pages.is_empty() {
+                let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
+                let Some(head) = read_head(&opened, &mut memory)? else {
+                    return Err(damaged(&opened, "the first page of the system tablespace is zero".into()));
+                };
+                let page = head.format.physical_size() as usize;
+                let got = read_full(&opened, &mut memory[..page], u64::from(TRANSACTION_SYSTEM_PAGE) * page as u64)?;
+                system.format = Some(head.format);
+                system.doublewrite = Doublewrite::parse(&memory[..got]);
+            }
+            let page = system.format.map_or(1, |format| u64::from(format.physical_size()));
+            let first = u32::try_from(pages)
+                .map_err(|_| damaged(&opened, "the system tablespace has too many pages".into()))?;
+            system.first_pages.push(first);
+            pages += size / page;
+        }
+        Ok(system)
+    }
+}
+
+impl DataFile {
+    /// Opens a file for copying; `None` if it is gone.
+    pub fn open(
+        file: TablespaceFile,
+        system: &SystemTablespace,
+        mode: Mode,
+        number: impl FnOnce() -> FileNumber,
+    ) -> Result<Option<Self>> {
+        let opened = match OpenedFile::read(&file.path, mode) {
+            Ok(opened) => opened,
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let size = size_of(&opened)?;
+        let (mut space, mut format, mut first_page, mut doublewrite) = (None, None, 0, None);
+        if let Role::System { index } = file.role {
+            format = system.format;
+            first_page = system.first_pages.get(index).copied().unwrap_or(0);
+            doublewrite = system.doublewrite.filter(|_| index == 0);
+            space = (index == 0).then_some(0);
+        } else {
+            let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
+            if let Some(head) = read_head(&opened, &mut memory)? {
+                (space, format) = (Some(head.space), Some(head.format));
+            }
+        }
+        let page = format.map(|format| format.physical_size());
+        let entry = Entry { number: number(), file, space, page, size, end: AtomicU64::new(0) };
+        Ok(Some(Self { entry: Arc::new(entry), opened, format, first_page, doublewrite }))
+    }
+
+    /// Reads `wanted` bytes of pages from `offset` (a multiple of the page) into `buffer`, which is aligned for direct reads and holds
+    /// whole pages, until each page is whole. Fewer when the file ends.
+    pub fn read(&self, offset: u64, wanted: usize, buffer: &mut [u8], scratch: &mut Memory) -> Result<Found> {
+        let length = read_full(&self.opened, buffer, offset)?.min(wanted);
+        let mut found = Found { length, ..Found::default() };
+        if let Some(format) = self.format {
+            let size = format.physical_size() as usize;
+            // A page that is cut off was never written: the file is being made longer.
+            found.length -= found.length % size;
+            for (index, page) in buffer[..found.length].chunks_exact_mut(size).enumerate() {
+                let at = offset + (index * size) as u64;
+                self.settle(&format, at, page, scratch, &mut found)?;
+            }
+        }
+        self.entry.end.fetch_max(offset + found.length as u64, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// Reads one page again until it is whole, if it is not.
+    fn settle(
+        &self,
+        format: &PageFormat,
+        at: u64,
+        page: &mut [u8],
+        scratch: &mut Memory,
+        found: &mut Found,
+    ) -> Result<()> {
+        let number =
+            u32::try_from(at / u64::from(format.physical_size())).ok().and_then(|n| n.checked_add(self.first_page));
+        let Some(number) = number else {
+            return Err(damaged(&self.opened, "it has more pages than a tablespace can have".into()));
+        };
+        if self.doublewrite.is_some_and(|copies| copies.holds(number)) {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let mut verdict = format.check(page, number);
+        let mut torn = false;
+        loop {
+            match verdict {
+                Verdict::Empty => break,
+                Verdict::Valid => {
+                    let content = format.content_length(page);
+                    page[content..].fill(0); // A hole, where holes can be.
+                    break;
+                }
+                Verdict::Unchecked(_) => {
+                    // Whether it was torn shows in a second read only.
+                    let again = self.read_page(at, page.len(), scratch)?;
+                    if again.is_none_or(|again| again == &*page) || since.elapsed() > PATIENCE {
+                        break;
+                    }
+                }
+                Verdict::Corrupt(fault) if since.elapsed() > PATIENCE => {
+                    found.damaged.push(DamagedPage { file: self.entry.file.name.clone(), page: number, fault });
+                    break;
+                }
+                Verdict::Corrupt(_) => {
+                    torn = true;
+                    std::thread::sleep(PAUSE);
+                }
+            }
+            // Gone: the file was cut meanwhile, and the redo log says so.
+            let Some(again) = self.read_page(at, page.len(), scratch)? else { break };
+            page.copy_from_slice(again);
+            verdict = format.check(page, number);
+        }
+        found.torn += u64::from(torn);
+        Ok(())
+    }
+
+    /// One page, read anew into `scratch`; none if the file ends before it does.
+    fn read_page<'a>(&self, at: u64, length: usize, scratch: &'a mut Memory) -> Result<Option<&'a [u8]>> {
+        let skipped = (at % BLOCK as u64) as usize;
+        let whole = (skipped + length).next_multiple_of(BLOCK);
+        let got = read_full(&self.opened, &mut scratch[..whole], at - skipped as u64)?;
+        Ok((got >= skipped + length).then(|| &scratch[skipped..skipped + length]))
+    }
+}
+
+/// Bytes that [`DataFile::read`] needs as scratch.
+pub const SCRATCH: usize = PAGE_SIZE_MAX as usize;
+
+/// What a file is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The tablespace's number; none while page 0 is zero.
+    pub space: Option<u32>,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// What a file is now; nothing if it is gone.
+pub fn identify(file: &TablespaceFile) -> Result<Option<Identity>> {
+    let opened = match File::open(&file.path) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("open", file.path.display().to_string(), error)),
+    };
+    let mut head = [0; PAGE_SIZE_MIN as usize];
+    let since = Instant::now();
+    loop {
+        let read = opened.read_at(&mut head, 0).and_then(|got| Ok((got, opened.metadata()?.len())));
+        let (got, size) = read.map_err(|error| Error::io("read", file.path.display().to_string(), error))?;
+        match Head::parse(&head[..got], Dialect::MariaDb) {
+            Ok(parsed) => return Ok(Some(Identity { space: parsed.map(|head| head.space), size })),
+            // Just made: its first page is still to come.
+            Err(BadHead::Short) => return Ok(Some(Identity { space: None, size })),
+            Err(_) if since.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(bad) => return Err(refused(&file.path.display().to_string(), bad.to_string())),
+        }
+    }
+}
+
+/// The head of an opened file, once its page 0 is whole; none while it is zero, or not there.
+fn read_head(opened: &OpenedFile, memory: &mut Memory) -> Result<Option<Head>> {
+    let since = Instant::now();
+    loop {
+        let got = read_full(opened, &mut memory[..], 0)?;
+        let bad = match Head::parse(&memory[..got], Dialect::MariaDb) {
+            Ok(None) | Err(BadHead::Short) => return Ok(None),
+            Ok(Some(head)) => {
+                let page = head.format.physical_size() as usize;
+                match head.format.check(&memory[..page.min(got)], 0) {
+                    Verdict::Corrupt(fault) => fault.to_string(),
+                    _ => return Ok(Some(head)),
+                }
+            }
+            Err(bad) => bad.to_string(),
+        };
+        if since.elapsed() > PATIENCE {
+            return Err(damaged(opened, format!("its first page is damaged: {bad}")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn size_of(opened: &OpenedFile) -> Result<u64> {
+    let stat =
+        opened.file.metadata().map_err(|error| Error::io("look at", opened.path.display().to_string(), error))?;
+    Ok(stat.len())
+}
+
+fn damaged(opened: &OpenedFile, why: String) -> Error {
+    refused(&opened.path.display().to_string(), why)
+}
+
+fn refused(path: &str, why: String) -> Error {
+    Error::refused(
+        path,
+        why,
+        "check the file with the server (CHECK TABLE) and with innochecksum; a backup of it would be as damaged",
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::innodb::fixtures::{self, Fixture};
+
+    /// A tablespace of a real server with its pages 0 and that with rows; those between are not used yet.
+    fn tablespace(fixture: &Fixture, path: &Path) -> File {
+        let file = File::create_new(path).unwrap();
+        let (head, rows) = fixture.bytes.split_at(fixture.physical as usize);
+        file.write_all_at(head, 0).unwrap();
+        file.write_all_at(rows, u64::from(fixture.number * fixture.physical)).unwrap();
+        file
+    }
+
+    fn open(path: &Path) -> DataFile {
+        let file = TablespaceFile { name: "a.ibd".into(), path: path.into(), elsewhere: false, role: Role::Table };
+        DataFile::open(file, &SystemTablespace::default(), Mode::Auto, || FileNumber(7)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn tablespaces_of_every_format_are_read_as_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        for fixture in fixtures::ALL.iter().filter(|fixture| fixture.dialect == Dialect::MariaDb) {
+            let path = directory.path().join(fixture.name);
+            tablespace(fixture, &path);
+            let file = open(&path);
+            assert_eq!((file.entry.page, file.entry.number), (Some(fixture.physical), FileNumber(7)));
+            let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());
+            let found = file.read(0, 1 << 16, &mut buffer, &mut scratch).unwrap();
+            assert!(found.damaged.is_empty() && found.torn == 0, "{}: {found:?}", fixture.name);
+            assert!(buffer[..found.length] == std::fs::read(&path).unwrap()[..], "{}", fixture.name);
+            assert_eq!(file.entry.end.load(Ordering::Relaxed), file.entry.size);
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_being_written_is_read_again_until_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let fixture = &fixtures::ALL[0];
+        let path = directory.path().join("a.ibd");
+        let written = tablespace(fixture, &path);
+        let expected = std::fs::read(&path).unwrap();
+        written.write_all_at(&[7; 1000], 3 * 4096 + 2000).unwrap();
+        let file = open(&path);
+        let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                written.write_all_at(&expected, 0).unwrap();
+            });
+            file.read(0, 1 << 16, &mut buffer, &mut scratch).unwrap()
+        });
+        assert_eq!((found.torn, found.damaged.len(), found.length), (1, 0, expected.len()));
+        assert!(buffer[..found.length] == expected[..]);
+    }
+
+    #[test]
+    fn a_page_that_stays_bad_is_named_after_a_second_and_given_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.ibd");
+        let written = tablespace(&fixtures::ALL[0], &path);
+        written.write_all_at(&[7; 1000], 3 * 4096 + 2000).unwrap();
+        let file = open(&path);
+        let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());
+        let since = Instant::now();
+        let found = file.read(0, 1 << 16, &mut buffer, &mut scratch).unwrap();
+        assert!(since.elapsed() < 3 * PATIENCE);
+        assert_eq!((found.damaged.len(), found.damaged[0].page, found.damaged[0].file.as_str()), (1, 3, "a.ibd"));
+        assert!(buffer[..found.length] == std::fs::read(&path).unwrap()[..]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_none_and_one_without_a_page_0_is_copied_as_it_stands() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.ibd");
+        let file = TablespaceFile { name: "a.ibd".into(), path: path.clone(), elsewhere: false, role: Role::Table };
+        assert!(
+            DataFile::open(file.clone(), &SystemTablespace::default(), Mode::Auto, || FileNumber(1)).unwrap().is_none()
+        );
+        assert_eq!(identify(&file).unwrap(), None);
+        let made = File::create_new(&path).unwrap();
+        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 0 }));
+        made.set_len(65536).unwrap();
+        made.write_all_at(&[9; 100], 50_000).unwrap();
+        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 65536 }));
+        let file = open(&path);
+        assert_eq!((file.entry.space, file.entry.page), (None, None));
+        let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());
+        let found = file.read(0, 1 << 16, &mut buffer, &mut scratch).unwrap();
+        assert!(found.length == 65536 && buffer[50_000] == 9);
+    }
+}

@@ -1,0 +1,18 @@
+//! The redo log of MariaDB 10.8 and later: parsed, followed while a server writes it, and written for a restored directory.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ring` | where an LSN stands in the file |
+//! | `header` | header and checkpoints |
+//! | `record`, `framing` | records, and mini-transactions with their checksums |
+//! | `tail` | follows the log of a running server, and never takes what may not be final |
+//! | `write` | the log of the restored directory: linear, from the checkpoint on |
+//!
+//! All but `tail` are pure. `docs/engines/mariadb-hot-copy.md` specifies the format.
+
+pub mod framing;
+pub mod header;
+pub mod record;
+pub mod ring;
+pub mod tail;
+pub mod write;

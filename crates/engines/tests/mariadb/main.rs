@@ -1,0 +1,13 @@
+//! MariaDB, on real servers (`tests/servers/install`): hot copies under load, started again and checked.
+
+#![cfg(feature = "mariadb")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+mod client;
+mod directory;
+mod live;
+mod pages;
+mod refusals;
+mod restored;
+mod tablespaces;
+mod workload;
