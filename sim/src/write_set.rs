@@ -138,6 +138,7 @@ impl SetWriter<'_> {
             base_backup_set_id: self.base.map(BaseMap::backup_set_id),
             keys,
             streams: source.streams().iter().map(record).collect(),
+            open: false,
             label: data_key.is_none().then(|| Label { name: "sim".into(), ..Label::default() }),
         })
     }

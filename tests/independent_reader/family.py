@@ -67,6 +67,7 @@ HEADER = Layout(256, """
     64  I    window
     68  B    codec
     69  b    level
+    70  B    flags
     72  q    started_at
     80  16s  engine
     96  16s  tool_version
@@ -218,6 +219,9 @@ class Family:
         check(is_zero(head.base_backup_set_id) != (head.kind == DIFFERENTIAL), "base_backup_set_id")
         check(head.key_count <= 64 and (head.key_count == 0) == (head.cipher == 0), f"key_count {head.key_count}")
         check(head.stream_count <= 1024, f"stream_count {head.stream_count}")
+        check(head.flags in (0, 1), f"flags {head.flags}")
+        self.open_set = head.flags == 1
+        check(not self.open_set or head.stream_count == 0, "an open set with a stream table")
         check(head.label_length <= (4096 if head.cipher == 0 else 0), f"label_length {head.label_length}")
         self.tag_length = TAG_LENGTH if head.cipher else 0
 

@@ -109,12 +109,17 @@ class MediaSet:
             check(False, f"{type(error).__name__}: {error}")
         names = {stream.name for stream in self.streams.values()}
         check(len(names) == len(self.streams), "two streams of one name")
-        check(list(self.first.streams) == list(self.streams), "not the streams of the header")
+        check(self.first.open_set or list(self.first.streams) == list(self.streams), "not the streams of the header")
+        check(not self.first.open_set or self.map_seed is None, "an open set with a page map")
 
     def check_stream(self, stream, check):
         """One record of `streams`, against its bounds and the stream table of the header."""
-        stream.name = os.path.basename(stream.name)  # Never a way out of DIR.
-        check(stream.name not in ("", ".", "..") and "\0" not in stream.name, "stream name")
+        if not self.first.open_set:
+            stream.name = os.path.basename(stream.name)
+        # Never a way out of DIR.
+        parts = stream.name.split("/")
+        check(all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
+              and "\0" not in stream.name and len(os.fsencode(stream.name)) <= 4096, "stream name")
         check(all(type(number) is int for number in (stream.id, stream.layer, stream.unit, stream.map_window, stream.size)),
               "stream numbers")
         check(1 <= stream.id <= 65535 and 0 <= stream.layer <= 65535, f"stream {stream.id}: id or layer")
@@ -130,6 +135,9 @@ class MediaSet:
 
     def restore_into(self, files):
         """Applies every block to `files` (stream id → open file) and checks all of it."""
+        if self.first.open_set:
+            self.restore_layers(files)
+            return
         seen, runs, maps = set(), {id: [] for id in self.streams}, {id: {} for id in self.streams}
         for id, stream in self.streams.items():
             files[id].truncate(stream.size)
@@ -156,6 +164,31 @@ class MediaSet:
             if self.map_seed is not None:
                 self.check_map(stream, files[id], maps[id])
 
+    def restore_layers(self, files):
+        """An open set (§3): one pass over all families for each layer, the lowest first; sizes at the end."""
+        layers, done, seen = {0}, set(), set()
+        while layers - done:
+            layer = min(layers - done)
+            for family in self.families:
+                highest = 0
+                for block in family.blocks():
+                    block.check(block.sequence < self.block_count, "sequence")
+                    if not done:
+                        block.check(block.sequence not in seen, "sequence")
+                        seen.add(block.sequence)
+                    block.check(block.kind != MAP, "a page map in an open set")
+                    if block.kind != DATA:
+                        continue
+                    block.check(block.stream in self.streams, f"stream {block.stream} is not in the manifest")
+                    block.check(block.layer >= highest, f"layer {block.layer} behind layer {highest}")
+                    highest = block.layer
+                    layers.add(block.layer)
+                    if block.layer == layer:
+                        self.apply(block, files[block.stream])
+            done.add(layer)
+        for id, stream in self.streams.items():
+            files[id].truncate(stream.size)
+
     def apply(self, block, file):
         """Writes the runs of a DATA block where they belong."""
         at = 0
@@ -164,7 +197,7 @@ class MediaSet:
             if kind == DATA_RUN:
                 file.write(block.plain[at : at + length])
                 at += length
-            elif self.first.header.kind != FULL:  # In a full the new file has zeros there already.
+            elif self.first.header.kind != FULL or block.layer > 0:  # Else the new file has zeros there already.
                 for done in range(0, length, len(ZEROS)):
                     file.write(ZEROS[: length - done])
 
@@ -240,6 +273,7 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
         for file in files.values():
             file.close()
         for id, stream in newest.streams.items():
+            os.makedirs(os.path.dirname(os.path.join(directory, stream.name)), exist_ok=True)
             os.rename(paths[id], os.path.join(directory, stream.name))
 
 

@@ -20,7 +20,8 @@ pub struct Stream {
 pub struct Extent {
     /// Which stream.
     pub stream: u16,
-    /// Phase of the restore: a higher layer is applied after every lower one.
+    /// Phase of the restore: a higher layer is applied after every lower one. Only an open source has others than 0, and
+    /// gives a higher one only when the readers of all lower extents have been asked for their next.
     pub layer: u16,
     /// Where in the stream, in bytes; a multiple of the stream's unit.
     pub offset: u64,
@@ -30,8 +31,24 @@ pub struct Extent {
 
 /// An open snapshot of a database. It stays consistent until it is dropped.
 pub trait Source: Sync {
-    /// All streams with their final sizes.
+    /// All streams with their final sizes. Of an open source, what there was at the start: for estimates and progress.
     fn streams(&self) -> &[Stream];
+
+    /// True when streams may appear, grow, get other names or vanish while the source is read. Then [`stream`](Self::stream)
+    /// and [`found`](Self::found) say what there is.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// The stream with this number, as it is known now.
+    fn stream(&self, id: u16) -> Option<Stream> {
+        self.streams().iter().find(|stream| stream.id == id).cloned()
+    }
+
+    /// All streams, with their final names and sizes, once everything has been read.
+    fn found(&self) -> Vec<Stream> {
+        self.streams().to_vec()
+    }
 
     /// Reader number `index` of `count`; each is used by one thread until it is exhausted.
     /// The readers together deliver every byte of every stream exactly once.

@@ -6,16 +6,19 @@ use fullbore_core::media::{
     Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::pipeline::map_window;
-use fullbore_core::source::Source;
+use fullbore_core::source::{Source, Stream};
 use fullbore_engines::Session;
 
 use super::{Prepared, Request, path_of};
 
 /// The streams, as the header has them.
 pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec<StreamRecord> {
+    if source.is_open() {
+        return Vec::new(); // The manifest will have them.
+    }
     let window = |unit| if kind == SetKind::Full { map_window(unit, transfer_size) } else { 0 };
     let streams = source.streams().iter();
-    let record = |stream: &fullbore_core::source::Stream| StreamRecord {
+    let record = |stream: &Stream| StreamRecord {
         id: stream.id,
         layer: 0,
         unit: stream.unit,
@@ -70,6 +73,17 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
 }
 
 fn manifest_streams(set: &SetHeader, source: &dyn Source) -> Vec<ManifestStream> {
+    if set.open {
+        let found = |stream: Stream| ManifestStream {
+            id: stream.id,
+            name: stream.name,
+            layer: 0,
+            unit: stream.unit,
+            map_window: 0,
+            size: stream.size,
+        };
+        return source.found().into_iter().map(found).collect();
+    }
     let name = |id: u16| {
         let stream = source.streams().iter().find(|stream| stream.id == id);
         stream.map_or_else(String::new, |stream| stream.name.clone())

@@ -161,7 +161,8 @@ fn prepare(
     };
     let map_seed = match &base {
         Some(base) => Some(base.seed()),
-        None => (request.kind == SetKind::Full).then(random_seed),
+        // An open set has no page map yet.
+        None => (request.kind == SetKind::Full && !source.is_open()).then(random_seed),
     };
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
@@ -183,6 +184,7 @@ fn prepare(
         label: data_key.is_none().then_some(label),
         keys,
         streams: manifest::stream_records(source, plan.transfer_size, request.kind),
+        open: source.is_open(),
     };
     base::check(&set, base.as_ref())?;
     report.media_set_id = Some(set.media_set_id.to_string());

@@ -117,8 +117,10 @@ pub struct SetHeader {
     pub base_backup_set_id: Option<Uuid>,
     /// The data key, wrapped for each recipient.
     pub keys: Vec<WrappedKey>,
-    /// Streams known at the start.
+    /// What the set restores to; empty when it is open.
     pub streams: Vec<StreamRecord>,
+    /// Streams appear while the source is read: the manifest's table is what the set restores to.
+    pub open: bool,
     /// Names; `None` on encrypted media.
     pub label: Option<Label>,
 }
@@ -151,7 +153,8 @@ struct Fixed {
     window: U32,
     codec: u8,
     level: u8,
-    reserved_b: [u8; 2],
+    flags: u8,
+    reserved_b: u8,
     started_at: I64,
     engine: [u8; 16],
     tool_version: [u8; 16],
@@ -164,6 +167,8 @@ struct Fixed {
 }
 const FIXED: usize = 256;
 const _: () = assert!(size_of::<Fixed>() == FIXED);
+/// Flag: the set is open.
+const OPEN: u8 = 1;
 const CRC_AT: std::ops::Range<usize> = 252..256;
 const FAMILY_AT: std::ops::Range<usize> = 48..50;
 
@@ -208,7 +213,8 @@ impl FamilyHeader {
             window: U32::new(0),
             codec: set.codec.0,
             level: set.codec.1.cast_unsigned(),
-            reserved_b: [0; 2],
+            flags: if set.open { OPEN } else { 0 },
+            reserved_b: 0,
             started_at: I64::new(set.started_at),
             engine: padded(&set.engine),
             tool_version: padded(&set.tool_version),
@@ -295,7 +301,9 @@ fn check_numbers(fixed: &Fixed) -> Result<(), Flaw> {
     )?;
     require(fixed.stream_count.get() <= MAX_HEADER_STREAMS, "too many streams in the header")?;
     require(fixed.label_length.get() <= MAX_LABEL, "label too long")?;
-    let reserved = [&fixed.reserved_a[..], &fixed.reserved_b, &fixed.reserved_c];
+    require(fixed.flags & !OPEN == 0, "flags of the header that this version does not know")?;
+    require(fixed.flags & OPEN == 0 || fixed.stream_count.get() == 0, "an open set with streams in its header")?;
+    let reserved = [&fixed.reserved_a[..], &[fixed.reserved_b], &fixed.reserved_c];
     require(reserved.iter().all(|bytes| bytes.iter().all(|&b| b == 0)), "reserved bytes of the header are not zero")
 }
 
@@ -346,6 +354,7 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
             base_backup_set_id: (!base.is_nil()).then_some(base),
             keys,
             streams,
+            open: fixed.flags & OPEN != 0,
             label,
         },
     })
@@ -434,6 +443,7 @@ mod tests {
                 base_backup_set_id: None,
                 keys: vec![],
                 streams: vec![StreamRecord { id: 1, layer: 0, unit: 4096, map_window: 16384, size: 123 }],
+                open: false,
                 label: Some(Label {
                     name: "nightly".into(), description: "ü".into(), database: "/data/app.db".into()
                 }),

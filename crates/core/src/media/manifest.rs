@@ -73,15 +73,12 @@ impl Manifest {
         require(same, "the manifest has another kind, engine or size than the header")?;
         let numbers = self.families.iter().map(|family| family.family);
         require(numbers.eq(1..=header.families), "the manifest has other families than the header")?;
-        let record = |stream: &ManifestStream| StreamRecord {
-            id: stream.id,
-            layer: stream.layer,
-            unit: stream.unit,
-            map_window: stream.map_window,
-            size: stream.size,
-        };
-        let streams = self.streams.iter().map(record);
-        require(streams.eq(header.streams.iter().cloned()), "the manifest has other streams than the header")?;
+        let streams = self.streams.iter().map(ManifestStream::record);
+        if header.open {
+            self.check_open_streams()?;
+        } else {
+            require(streams.eq(header.streams.iter().cloned()), "the manifest has other streams than the header")?;
+        }
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
         let allowed = mapped || self.streams.is_empty() && header.kind == SetKind::Full;
@@ -90,6 +87,14 @@ impl Manifest {
             "the manifest has the seed of a page map that the header does not announce",
         )?;
         self.map.as_ref().map_or(Ok(()), |map| map.seed().map(drop))
+    }
+
+    /// Of an open set this table is what counts.
+    fn check_open_streams(&self) -> Result<(), Flaw> {
+        let mut ids: Vec<u16> = self.streams.iter().map(|stream| stream.id).collect();
+        ids.sort_unstable();
+        require(ids.windows(2).all(|pair| pair[0] != pair[1]), "a stream stands twice in the manifest")?;
+        require(self.streams.iter().all(|stream| stream.map_window == 0), "an open set with a page map")
     }
 }
 
@@ -117,6 +122,13 @@ pub struct ManifestStream {
     pub map_window: u32,
     /// Bytes of the restored stream.
     pub size: u64,
+}
+
+impl ManifestStream {
+    /// Without its name, as headers have it.
+    pub fn record(&self) -> StreamRecord {
+        StreamRecord { id: self.id, layer: self.layer, unit: self.unit, map_window: self.map_window, size: self.size }
+    }
 }
 
 /// How a page map was made.

@@ -1,6 +1,9 @@
 //! The pipeline of a backup: source readers → transform workers → stripe writers, and the commit at its end.
 
 mod finish;
+mod layers;
+#[cfg(test)]
+mod open_sets;
 mod page_map;
 mod read;
 mod seal;
@@ -29,8 +32,9 @@ use crate::sink::{DeviceAccount, Sink};
 use crate::source::Source;
 use crate::unpack::BaseMap;
 use finish::{Closed, Finisher};
+use layers::Layers;
 use page_map::PageMap;
-use read::Throttle;
+use read::{Reading, Throttle};
 use stripe::{Board, BoardSettings, DeviceWrite, Hand};
 use transform::{Filled, Gathered, Selection, Worker};
 
@@ -239,19 +243,28 @@ impl Backup<'_> {
 
     /// Reads and transforms everything; returns when all readers and workers have ended.
     fn move_bytes(&self, board: &Board, input: &Arc<Pool>, output: &Arc<Pool>, accounts: &Accounts) -> Result<()> {
-        let page_map = PageMap::new();
+        let (page_map, layers) = (PageMap::new(), Layers::default());
         let throttle = self.plan.throttle.map(Throttle::new);
-        let workers =
-            (0..self.plan.workers).map(|_| self.worker(board, &page_map, output)).collect::<Result<Vec<_>>>()?;
+        let workers = (0..self.plan.workers)
+            .map(|_| self.worker(board, &page_map, &layers, output))
+            .collect::<Result<Vec<_>>>()?;
         let (to_workers, filled) = bounded::<Filled>(self.plan.input_buffers);
         thread::scope(|scope| {
             for index in 0..self.plan.readers {
-                let (to_workers, throttle) = (to_workers.clone(), throttle.as_ref());
+                let share = (index, self.plan.readers);
+                let reading = Reading {
+                    source: self.source,
+                    share,
+                    pool: input,
+                    filled: to_workers.clone(),
+                    throttle: throttle.as_ref(),
+                    layers: &layers,
+                    halt: self.halt,
+                };
                 scope.spawn(move || {
                     let mut clock = Clock::new();
-                    let share = (index, self.plan.readers);
-                    let read = read::read(self.source, share, input, &to_workers, throttle, self.halt, &mut clock);
-                    self.halt.watch(read);
+                    self.halt.watch(reading.run(&mut clock));
+                    drop(reading);
                     accounts.add(SOURCE, clock.account());
                 });
             }
@@ -269,7 +282,7 @@ impl Backup<'_> {
         self.halt.check()?;
         // The sum as well: of a window of which nothing came at all, and without a map, the map knows nothing.
         let announced: u64 = self.set.streams.iter().map(|stream| stream.size).sum();
-        if page_map.is_complete() && accounts.bytes(SOURCE) == announced {
+        if page_map.is_complete() && (self.set.open || accounts.bytes(SOURCE) == announced) {
             return Ok(());
         }
         Err(Error::refused(
@@ -279,7 +292,13 @@ impl Backup<'_> {
         ))
     }
 
-    fn worker<'b>(&'b self, board: &'b Board, page_map: &'b PageMap, output: &Arc<Pool>) -> Result<Worker<'b>> {
+    fn worker<'b>(
+        &'b self,
+        board: &'b Board,
+        page_map: &'b PageMap,
+        layers: &'b Layers,
+        output: &Arc<Pool>,
+    ) -> Result<Worker<'b>> {
         let selection = match (self.map_seed, self.base) {
             (Some(seed), Some(base)) => Selection::Changed { base, hasher: UnitHasher::new(seed) },
             (Some(seed), None) => Selection::All { map: page_map, hasher: UnitHasher::new(seed) },
@@ -293,6 +312,7 @@ impl Backup<'_> {
             board,
             source: self.source,
             streams: &self.set.streams,
+            layers,
             selection,
             encoder: Encoder::new(self.compression)?,
             hand: self.hand(),

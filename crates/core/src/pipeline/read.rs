@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 
+use super::layers::Layers;
 use super::transform::Filled;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
@@ -13,32 +14,39 @@ use crate::meter::{Clock, Spent};
 use crate::pool::Pool;
 use crate::source::Source;
 
-/// Reads one reader's share of the source.
-pub(super) fn read(
-    source: &dyn Source,
-    share: (usize, usize),
-    pool: &Arc<Pool>,
-    filled: &Sender<Filled>,
-    throttle: Option<&Throttle>,
-    halt: &Halt,
-    clock: &mut Clock,
-) -> Result<()> {
-    let mut reader = source.reader(share.0, share.1)?;
-    loop {
-        clock.lap(Spent::Busy);
-        let mut buffer = pool.take()?;
-        if let Some(throttle) = throttle {
-            throttle.wait(halt)?;
+/// One reader with everything it needs.
+pub(super) struct Reading<'a> {
+    pub source: &'a dyn Source,
+    /// Which reader of how many.
+    pub share: (usize, usize),
+    pub pool: &'a Arc<Pool>,
+    pub filled: Sender<Filled>,
+    pub throttle: Option<&'a Throttle>,
+    pub layers: &'a Layers,
+    pub halt: &'a Halt,
+}
+
+impl Reading<'_> {
+    /// Reads this reader's share of the source.
+    pub fn run(&self, clock: &mut Clock) -> Result<()> {
+        let mut reader = self.source.reader(self.share.0, self.share.1)?;
+        loop {
+            clock.lap(Spent::Busy);
+            let mut buffer = self.pool.take()?;
+            if let Some(throttle) = self.throttle {
+                throttle.wait(self.halt)?;
+            }
+            clock.lap(Spent::Blocked);
+            let Some(extent) = reader.next(&mut buffer[PADDED_HEAD..])? else { return Ok(()) };
+            clock.lap(Spent::Busy);
+            clock.pass(u64::from(extent.length));
+            if let Some(throttle) = self.throttle {
+                throttle.pass(u64::from(extent.length));
+            }
+            self.layers.enter(extent.layer, self.halt)?;
+            self.filled.send(Filled { buffer, extent }).map_err(|_| Error::Halted)?;
+            clock.lap(Spent::Blocked);
         }
-        clock.lap(Spent::Blocked);
-        let Some(extent) = reader.next(&mut buffer[PADDED_HEAD..])? else { return Ok(()) };
-        clock.lap(Spent::Busy);
-        clock.pass(u64::from(extent.length));
-        if let Some(throttle) = throttle {
-            throttle.pass(u64::from(extent.length));
-        }
-        filled.send(Filled { buffer, extent }).map_err(|_| Error::Halted)?;
-        clock.lap(Spent::Blocked);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crossbeam_channel::Receiver;
 
+use super::layers::Layers;
 use super::page_map::PageMap;
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
 use crate::checksum::{MAP_ENTRY, PlainDigest, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
@@ -12,7 +13,7 @@ use crate::media::{
 };
 use crate::meter::{Clock, Progress, Spent};
 use crate::pool::Buffer;
-use crate::source::{Extent, Source};
+use crate::source::{Extent, Source, Stream};
 use crate::unpack::BaseMap;
 
 /// Bytes that are hashed unit by unit before the digest takes them: small enough to be in the first caches still.
@@ -39,6 +40,7 @@ pub(super) struct Worker<'a> {
     pub board: &'a Board,
     pub source: &'a dyn Source,
     pub streams: &'a [StreamRecord],
+    pub layers: &'a Layers,
     pub selection: Selection<'a>,
     pub encoder: Encoder,
     pub hand: Hand,
@@ -80,6 +82,7 @@ impl Worker<'_> {
                 Selection::Changed { .. } => self.gather(buffer, extent)?,
                 Selection::All { .. } | Selection::Unmapped => self.store(buffer, extent)?,
             }
+            self.layers.leave();
             self.clock.pass(length);
             self.progress.advance(length);
         }
@@ -89,7 +92,11 @@ impl Worker<'_> {
     }
 
     fn stream(&self, id: u16) -> Result<StreamRecord> {
-        self.streams.iter().find(|stream| stream.id == id).cloned().ok_or_else(|| {
+        let record =
+            |stream: Stream| StreamRecord { id, layer: 0, unit: stream.unit, map_window: 0, size: stream.size };
+        let announced = self.streams.iter().find(|stream| stream.id == id).cloned();
+        let open = || self.source.is_open().then(|| self.source.stream(id).map(record)).flatten();
+        announced.or_else(open).ok_or_else(|| {
             Error::refused(
                 "source",
                 format!("gave bytes of stream {id}, which it did not announce"),

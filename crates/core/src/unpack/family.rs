@@ -181,8 +181,8 @@ pub(super) fn check_place(block: &BlockHeader, family: &FamilyHeader) -> Result<
     if block.cipher != family.set.cipher.number() {
         return Err(broken("the block has another cipher than the set"));
     }
-    if block.layer != 0 {
-        return Err(broken("layers are not known to this version"));
+    if block.layer != 0 && !family.set.open {
+        return Err(broken("a layer in a set that has none"));
     }
     Ok(())
 }

@@ -5,7 +5,9 @@ mod balance;
 mod base_map;
 mod block;
 mod claims;
+mod directory;
 mod family;
+mod layers;
 mod parse;
 mod restore;
 mod set;
@@ -13,6 +15,7 @@ mod tally;
 mod target;
 
 pub use base_map::BaseMap;
+pub use directory::{DirectoryTarget, relative_path};
 pub use family::Family;
 pub use restore::{Unpack, UnpackOutcome};
 pub use set::{FamilyPlace, MediaSet, group};

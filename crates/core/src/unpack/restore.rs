@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::block::{BlockOpener, Plain};
 use super::family::{Family, damage};
+use super::layers::{Admitted, Layers, Member};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
 use super::tally::Tally;
@@ -16,7 +17,9 @@ use super::target::Target;
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{BlockKind, Footer, Manifest, ManifestMap, Run, RunKind, unpack_manifest};
+use crate::media::{
+    BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, StreamRecord, unpack_manifest,
+};
 use crate::meter::{Account, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::{Buffer, Piece, Pool};
@@ -59,11 +62,20 @@ pub struct UnpackOutcome {
     pub stored_bytes: u64,
 }
 
+/// A block for the workers.
+struct Work {
+    device: String,
+    block: RawBlock,
+    admitted: Option<Arc<Admitted>>,
+}
+
 /// Bytes for the target.
 struct Write {
     stream: u16,
     offset: u64,
     piece: Piece,
+    /// Until it is dropped, no higher layer begins.
+    _admitted: Option<Arc<Admitted>>,
 }
 
 /// What the threads share.
@@ -71,6 +83,8 @@ struct Shared<'a> {
     data_key: Option<&'a DataKey>,
     accounts: Mutex<[Account; 3]>,
     tally: Tally<'a>,
+    /// Of an open set: others have none.
+    layers: Option<Arc<Layers>>,
 }
 
 const MEDIA: usize = 0;
@@ -89,10 +103,12 @@ impl Unpack<'_> {
         let data_key = set.data_key().cloned();
         let map = set.manifest().and_then(|manifest| manifest.map.as_ref());
         let seed = map.map(ManifestMap::seed).transpose().map_err(|flaw| damage("manifest", 0, flaw))?;
+        let (layers, mut members) = Layers::new(set.families().len());
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
-            tally: Tally::new(&header, seed, self.target.discards()),
+            tally: Tally::new(&header, streams_of(set)?, seed, self.target.discards()),
+            layers: header.open.then_some(layers),
         };
         let mut ahead = set.take_ahead();
         let parsed = Mutex::new(Vec::new());
@@ -100,13 +116,14 @@ impl Unpack<'_> {
             let (job, end_of_job) = bounded::<()>(0);
             scope.spawn(move || self.monitor(&end_of_job));
             thread::scope(|scope| {
-                let (to_workers, blocks) = bounded::<(String, RawBlock)>(self.plan.workers);
+                let (to_workers, blocks) = bounded::<Work>(self.plan.workers);
                 let (to_writers, writes) = unbounded::<Write>();
                 for family in set.families_mut() {
                     let (shared, parsed, to_workers, ahead) =
                         (&shared, &parsed, to_workers.clone(), std::mem::take(&mut ahead));
+                    let member = members.pop();
                     scope.spawn(move || {
-                        let result = self.parse(family, ahead, shared, &to_workers);
+                        let result = self.parse(family, ahead, shared, member, &to_workers);
                         if let Some(done) = self.halt.watch(result) {
                             lock(parsed).push((family.header().family, done));
                         }
@@ -142,7 +159,8 @@ impl Unpack<'_> {
         family: &mut Family,
         ahead: VecDeque<Piece>,
         shared: &Shared<'_>,
-        to_workers: &Sender<(String, RawBlock)>,
+        _member: Option<Member>,
+        to_workers: &Sender<Work>,
     ) -> Result<Parsed> {
         let mut clock = Clock::new();
         let device = family.device().to_owned();
@@ -155,7 +173,14 @@ impl Unpack<'_> {
             clock.pass(end - position);
             self.progress.stored.fetch_add(end - position, std::sync::atomic::Ordering::Relaxed);
             position = end;
-            to_workers.send((device.clone(), block)).map_err(|_| Error::Halted)?;
+            let admitted = match &shared.layers {
+                Some(layers) if block.header.kind == BlockKind::Data => {
+                    let admitted = layers.admit(block.header.layer, self.halt)?;
+                    Some(Arc::new(admitted.map_err(|flaw| damage(&device, block.offset, flaw))?))
+                }
+                _ => None,
+            };
+            to_workers.send(Work { device: device.clone(), block, admitted }).map_err(|_| Error::Halted)?;
             clock.lap(Spent::Blocked);
         }
         let parsed = parser.finish()?;
@@ -168,7 +193,7 @@ impl Unpack<'_> {
     fn work(
         &self,
         shared: &Shared<'_>,
-        blocks: &Receiver<(String, RawBlock)>,
+        blocks: &Receiver<Work>,
         to_writers: &Sender<Write>,
         output: &Arc<Pool>,
     ) -> Result<()> {
@@ -180,7 +205,7 @@ impl Unpack<'_> {
             clock.lap(Spent::Busy);
             let received = blocks.recv();
             clock.lap(Spent::Starved);
-            let Ok((device, block)) = received else { break };
+            let Ok(Work { device, block, admitted }) = received else { break };
             self.halt.check()?;
             let mut out = match spare.take() {
                 Some(out) => out,
@@ -208,21 +233,29 @@ impl Unpack<'_> {
                 }
                 Plain::Unpacked(range) => Piece::new(out, range),
             };
-            self.hand_on(&block, &runs, &piece, to_writers)?;
+            self.hand_on(&block, admitted, &runs, &piece, to_writers)?;
             self.progress.advance(data + zero);
         }
         lock(&shared.accounts)[TRANSFORM].add(clock.account());
         Ok(())
     }
 
-    fn hand_on(&self, block: &RawBlock, runs: &[Run], piece: &Piece, to_writers: &Sender<Write>) -> Result<()> {
+    fn hand_on(
+        &self,
+        block: &RawBlock,
+        admitted: Option<Arc<Admitted>>,
+        runs: &[Run],
+        piece: &Piece,
+        to_writers: &Sender<Write>,
+    ) -> Result<()> {
         let stream = block.header.stream;
         let mut at = 0;
         for run in runs {
             match run.kind {
                 RunKind::Data => {
                     let end = at + run.length as usize;
-                    let write = Write { stream, offset: run.offset, piece: piece.slice(at..end) };
+                    let piece = piece.slice(at..end);
+                    let write = Write { stream, offset: run.offset, piece, _admitted: admitted.clone() };
                     to_writers.send(write).map_err(|_| Error::Halted)?;
                     at = end;
                 }
@@ -250,6 +283,20 @@ impl Unpack<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the set restores to: its header says so, or the manifest of an open one.
+fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
+    let header = set.header();
+    match set.manifest() {
+        _ if !header.open => Ok(header.streams.clone()),
+        Some(manifest) => Ok(manifest.streams.iter().map(ManifestStream::record).collect()),
+        None => Err(Error::refused(
+            format!("media set {}", header.media_set_id),
+            "the names of its files stand at its end, so that it cannot be read from a pipe",
+            "put the stream into a file first, and name that with --from",
+        )),
+    }
 }
 
 /// The set as a whole: commit record, coverage, manifest.

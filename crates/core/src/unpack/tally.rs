@@ -1,6 +1,7 @@
 //! What the blocks of a set add up to: every byte once, every number once, a page map that fits the data, and
 //! sums that are those of the trailers. In memory that does not grow with the database.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::balance::{Balance, Weights};
@@ -15,6 +16,9 @@ use crate::media::{
 /// The sums of a set while it is unpacked; all threads share them.
 pub(super) struct Tally<'a> {
     header: &'a SetHeader,
+    /// What the set restores to, and the place of each stream in it.
+    streams: Vec<StreamRecord>,
+    places: HashMap<u16, usize>,
     weights: Weights,
     /// Whether the page map is looked at.
     maps: bool,
@@ -62,16 +66,18 @@ impl StreamSums {
 impl<'a> Tally<'a> {
     /// Of nothing so far; `seed` is that of the page map, where it is known. Without `maps`, what the page map says does not
     /// matter: a restore needs none, and whole data must come back also from a set whose map is not.
-    pub fn new(header: &'a SetHeader, seed: Option<u64>, maps: bool) -> Self {
+    /// Of an open set, `streams` are those of its manifest.
+    pub fn new(header: &'a SetHeader, streams: Vec<StreamRecord>, seed: Option<u64>, maps: bool) -> Self {
         let full = header.kind == SetKind::Full;
         let sums = Sums {
-            streams: vec![StreamSums::default(); header.streams.len()],
+            streams: vec![StreamSums::default(); streams.len()],
             zero_bytes: [0; MAX_FAMILIES as usize],
             spans: Balance::default(),
-            claims: (!full).then(|| Claims::new(&header.streams)),
+            claims: (!full).then(|| Claims::new(&streams)),
         };
         let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
-        Self { header, weights: Weights::random(), maps, hasher, sums: Mutex::new(sums) }
+        let places = streams.iter().enumerate().map(|(place, stream)| (stream.id, place)).collect();
+        Self { header, streams, places, weights: Weights::random(), maps, hasher, sums: Mutex::new(sums) }
     }
 
     /// The weights of this run, for the balances that parsers keep.
@@ -81,12 +87,11 @@ impl<'a> Tally<'a> {
 
     /// Books a DATA or MAP block that was opened; returns the bytes of its DATA and of its ZERO runs.
     pub fn book(&self, block: &BlockHeader, runs: &[Run], plain: &[u8]) -> Result<(u64, u64), Flaw> {
-        let mut streams = self.header.streams.iter().enumerate();
-        let (place, stream) = streams
-            .find(|(_, stream)| stream.id == block.stream)
-            .ok_or_else(|| broken(format!("stream {} is not in the header", block.stream)))?;
+        let known = self.places.get(&block.stream);
+        let &place = known.ok_or_else(|| broken(format!("stream {} is not in the header", block.stream)))?;
+        let stream = &self.streams[place];
         let end = runs.last().map_or(0, Run::end);
-        require(end <= stream.size, "a run ends behind the end of its stream")?;
+        require(end <= stream.size || self.header.open, "a run ends behind the end of its stream")?;
         let share = match block.kind {
             BlockKind::Map => {
                 require(stream.map_window > 0, "a page map that the header does not announce")?;
@@ -118,7 +123,7 @@ impl<'a> Tally<'a> {
         let mut rest = plain;
         for run in runs {
             let whole = run.offset.is_multiple_of(unit) && (run.end().is_multiple_of(unit) || run.end() == stream.size);
-            require(whole, "a run is not of whole units")?;
+            require(whole || self.header.open, "a run is not of whole units")?;
             share.covered.add_range(self.weights, run.offset, run.end());
             if run.kind == RunKind::Zero {
                 share.zero += u64::from(run.length);
@@ -182,10 +187,10 @@ impl<'a> Tally<'a> {
         let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
         whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
         whole(spans.is_even(), "its index does not say where the runs of its blocks stand")?;
-        if self.header.kind != SetKind::Full {
+        if self.header.kind != SetKind::Full || self.header.open {
             return Ok(());
         }
-        for (stream, sums) in self.header.streams.iter().zip(&sums.streams) {
+        for (stream, sums) in self.streams.iter().zip(&sums.streams) {
             let once = |mut ranges: Balance| {
                 ranges.take_range(self.weights, 0, stream.size);
                 ranges.is_even()

@@ -47,13 +47,80 @@ pub struct FileTarget {
     files: HashMap<u16, TargetFile>,
 }
 
-struct TargetFile {
+/// A file that bytes are put into, at any offset and from several threads.
+pub(super) struct TargetFile {
     path: PathBuf,
     /// Past the page cache, where the file system allows it.
     direct: Option<File>,
     buffered: File,
     /// A new file is zero wherever nothing was written.
     fresh: bool,
+}
+
+impl TargetFile {
+    /// Opens the file at `path`. `fresh`: it was just created, so that ZERO runs need no writing.
+    pub fn open(path: &Path, fresh: bool) -> Result<Self> {
+        let opened = OpenOptions::new().write(true).open(path);
+        let buffered = opened.map_err(|e| Error::io("open", path.display().to_string(), e))?;
+        let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok();
+        Ok(Self { path: path.to_owned(), direct, buffered, fresh })
+    }
+
+    /// Cuts it off, or extends it with zeros.
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        self.buffered.set_len(size).map_err(|e| Error::io("set the size of", self.path.display().to_string(), e))
+    }
+
+    /// Returns when it is durable.
+    pub fn sync(&self) -> Result<()> {
+        self.buffered.sync_all().map_err(|e| Error::io("sync", self.path.display().to_string(), e))
+    }
+
+    /// Puts `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let aligned = (offset | bytes.len() as u64 | bytes.as_ptr().addr() as u64).is_multiple_of(ALIGNED);
+        let written = match &self.direct {
+            Some(direct) if aligned => match direct.write_all_at(bytes, offset) {
+                // Some file systems accept the flag and refuse the write.
+                Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => self.buffered.write_all_at(bytes, offset),
+                other => other,
+            },
+            _ => self.buffered.write_all_at(bytes, offset),
+        };
+        let failed = |e| {
+            Error::io(format!("write {} bytes at offset {offset} to", bytes.len()), self.path.display().to_string(), e)
+        };
+        written.map_err(failed)
+    }
+
+    /// Makes a range zero.
+    pub fn zero(&self, offset: u64, length: u64) -> Result<()> {
+        if self.fresh || length == 0 {
+            return Ok(());
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&self.buffered, punch, offset, length).is_ok() {
+            return Ok(());
+        }
+        let zeros = vec![0; length.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(zeros.len() as u64) as usize;
+            let written = self.buffered.write_all_at(&zeros[..count], offset + done);
+            written.map_err(|e| Error::io("write zeros to", self.path.display().to_string(), e))?;
+            done += count as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of a stream that nobody has named.
+pub(super) fn unnamed_stream(stream: u16) -> Error {
+    Error::incomplete(
+        "media set",
+        format!("it has blocks of stream {stream}, which its manifest does not name"),
+        "use another set",
+    )
 }
 
 impl FileTarget {
@@ -65,33 +132,19 @@ impl FileTarget {
     /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so ZERO
     /// runs need no writing.
     pub fn add(&mut self, stream: u16, path: &Path, size: u64, fresh: bool) -> Result<()> {
-        let failed = |action: &str| {
-            let (action, path) = (action.to_owned(), path.display().to_string());
-            move |e| Error::io(action, path, e)
-        };
-        let buffered = OpenOptions::new().write(true).open(path).map_err(failed("open"))?;
-        buffered.set_len(size).map_err(failed("set the size of"))?;
-        let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok();
-        self.files.insert(stream, TargetFile { path: path.to_owned(), direct, buffered, fresh });
+        let file = TargetFile::open(path, fresh)?;
+        file.set_size(size)?;
+        self.files.insert(stream, file);
         Ok(())
     }
 
     /// Returns when every file is durable.
     pub fn sync(&self) -> Result<()> {
-        for file in self.files.values() {
-            file.buffered.sync_all().map_err(|e| Error::io("sync", file.path.display().to_string(), e))?;
-        }
-        Ok(())
+        self.files.values().try_for_each(TargetFile::sync)
     }
 
     fn file(&self, stream: u16) -> Result<&TargetFile> {
-        self.files.get(&stream).ok_or_else(|| {
-            Error::incomplete(
-                "media set",
-                format!("it has blocks of stream {stream}, which its manifest does not name"),
-                "use another set",
-            )
-        })
+        self.files.get(&stream).ok_or_else(|| unnamed_stream(stream))
     }
 }
 
@@ -101,44 +154,10 @@ impl Target for FileTarget {
     }
 
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        let file = self.file(stream)?;
-        let aligned = (offset | bytes.len() as u64 | bytes.as_ptr().addr() as u64).is_multiple_of(ALIGNED);
-        let written = match &file.direct {
-            Some(direct) if aligned => match direct.write_all_at(bytes, offset) {
-                // Some file systems accept the flag and refuse the write.
-                Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => file.buffered.write_all_at(bytes, offset),
-                other => other,
-            },
-            _ => file.buffered.write_all_at(bytes, offset),
-        };
-        written.map_err(|e| {
-            Error::io(format!("write {} bytes at offset {offset} to", bytes.len()), file.path.display().to_string(), e)
-        })
+        self.file(stream)?.write(offset, bytes)
     }
 
     fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
-        let file = self.file(stream)?;
-        if file.fresh || length == 0 {
-            return Ok(());
-        }
-        let punched = rustix::fs::fallocate(
-            &file.buffered,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            offset,
-            length,
-        );
-        if punched.is_ok() {
-            return Ok(());
-        }
-        let zeros = vec![0; length.min(1 << 20) as usize];
-        let mut done = 0;
-        while done < length {
-            let count = (length - done).min(zeros.len() as u64) as usize;
-            file.buffered
-                .write_all_at(&zeros[..count], offset + done)
-                .map_err(|e| Error::io("write zeros to", file.path.display().to_string(), e))?;
-            done += count as u64;
-        }
-        Ok(())
+        self.file(stream)?.zero(offset, length)
     }
 }

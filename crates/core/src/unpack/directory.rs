@@ -1,0 +1,168 @@
+//! A directory as a target: one new file for each stream, under the path that the manifest gives it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::target::{Target, TargetFile, unnamed_stream};
+use crate::error::{Error, Result};
+use crate::io::sync_directory;
+use crate::media::ManifestStream;
+
+/// Files open at once: a server may have more than a process may open.
+const MOST_OPEN: usize = 256;
+/// Bytes in a path, and in one part of it.
+const PATH_MAX: usize = 4096;
+const PART_MAX: usize = 255;
+
+/// New files below a directory.
+pub struct DirectoryTarget {
+    files: HashMap<u16, (PathBuf, u64)>,
+    directories: BTreeSet<PathBuf>,
+    /// Least recently used first.
+    open: Mutex<Vec<(u16, Arc<TargetFile>)>>,
+}
+
+impl DirectoryTarget {
+    /// Makes an empty file for each stream, and the directories that they need, below `root`, which must exist. Modes are
+    /// 0660 and 0770, less the umask.
+    ///
+    /// # Errors
+    /// A name that leads out of `root`, that stands twice, or a file that is there already.
+    pub fn create(root: &Path, streams: &[ManifestStream]) -> Result<Self> {
+        let mut target = Self {
+            files: HashMap::with_capacity(streams.len()),
+            directories: BTreeSet::from([root.to_owned()]),
+            open: Mutex::new(Vec::new()),
+        };
+        for stream in streams {
+            let path = root.join(relative_path(&stream.name)?);
+            for above in path.ancestors().skip(1).take_while(|above| *above != root) {
+                target.directories.insert(above.to_owned());
+            }
+            target.files.insert(stream.id, (path, stream.size));
+        }
+        // In their order: what is above comes first.
+        for directory in &target.directories {
+            match fs::create_dir(directory) {
+                Err(error) if !directory.is_dir() => {
+                    return Err(Error::io("make", directory.display().to_string(), error));
+                }
+                _ => {}
+            }
+        }
+        for (path, _) in target.files.values() {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o660).open(path);
+            made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+        }
+        Ok(target)
+    }
+
+    /// Gives every file its size, and returns when all of them and their directories are durable.
+    pub fn finish(&self) -> Result<()> {
+        for (&stream, &(_, size)) in &self.files {
+            let file = self.file(stream)?;
+            file.set_size(size)?;
+            file.sync()?;
+        }
+        self.directories.iter().try_for_each(|directory| sync_directory(directory))
+    }
+
+    fn file(&self, stream: u16) -> Result<Arc<TargetFile>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match open.iter().position(|(known, _)| *known == stream) {
+            Some(at) => open.remove(at).1,
+            None => {
+                let (path, _) = self.files.get(&stream).ok_or_else(|| unnamed_stream(stream))?;
+                if open.len() == MOST_OPEN {
+                    open.remove(0);
+                }
+                // Not fresh: a higher layer may make zero what a lower one wrote.
+                Arc::new(TargetFile::open(path, false)?)
+            }
+        };
+        open.push((stream, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+impl Target for DirectoryTarget {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file(stream)?.write(offset, bytes)
+    }
+
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        self.file(stream)?.zero(offset, length)
+    }
+}
+
+/// The name of a stream as a path below some directory, and surely below it.
+///
+/// # Errors
+/// Names what a hostile or damaged manifest may hold: an absolute path, `..`, an empty part, a part that no file can have.
+pub fn relative_path(name: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(name);
+    let parts_fit = name.split('/').all(|part| !part.is_empty() && part != "." && part.len() <= PART_MAX);
+    let normal = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if parts_fit && normal && name.len() <= PATH_MAX && !name.contains('\0') {
+        return Ok(path);
+    }
+    Err(Error::incomplete(
+        "media set",
+        format!("its manifest names a file {name:?}, which is no path below a directory"),
+        "use another set: this one was not written by fullbore as it is",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn stream(id: u16, name: &str, size: u64) -> ManifestStream {
+        ManifestStream { id, name: name.into(), layer: 0, unit: 4096, map_window: 0, size }
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_directory() {
+        for name in ["", "/etc/passwd", "..", "a/../../b", "a//b", "./a", "a/.", "a/", "a\0b", &"x".repeat(256)] {
+            assert!(relative_path(name).is_err(), "{name:?}");
+        }
+        for name in ["ibdata1", "shop/orders.ibd", "a/b/..c", "#sql.ibd"] {
+            assert_eq!(relative_path(name).unwrap(), PathBuf::from(name));
+        }
+    }
+
+    #[test]
+    fn more_files_than_may_be_open_get_their_bytes_and_sizes() {
+        let root = tempfile::tempdir().unwrap();
+        let streams: Vec<_> = (1..=600).map(|id| stream(id, &format!("d{}/f{id}", id % 7), 10)).collect();
+        let target = DirectoryTarget::create(root.path(), &streams).unwrap();
+        for stream in streams.iter().rev() {
+            target.write(stream.id, 2, &stream.id.to_le_bytes()).unwrap();
+            target.write(stream.id, 8, &[7; 8]).unwrap();
+            target.zero(stream.id, 9, 1).unwrap();
+        }
+        target.finish().unwrap();
+        for stream in &streams {
+            let [a, b] = stream.id.to_le_bytes();
+            assert_eq!(fs::read(root.path().join(&stream.name)).unwrap(), [0, 0, a, b, 0, 0, 0, 0, 7, 0]);
+        }
+        assert!(target.write(601, 0, &[1]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_there_or_named_twice_is_not_touched() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "kept").unwrap();
+        assert!(DirectoryTarget::create(root.path(), &[stream(1, "a", 1)]).is_err());
+        assert_eq!(fs::read(root.path().join("a")).unwrap(), b"kept");
+        assert!(DirectoryTarget::create(root.path(), &[stream(1, "b", 1), stream(2, "b", 1)]).is_err());
+    }
+}
