@@ -2,6 +2,15 @@
 
 mod cli;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 fn main() -> std::process::ExitCode {
+    allow_open_files();
     cli::main()
+}
+
+/// As many open files as the system allows this process: the usual 1024 are few for 64 families and their devices.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }); // What it had is enough for most.
 }

@@ -26,7 +26,10 @@ fuzz_target!(|input: &[u8]| {
             Ok(Response::Descriptor(Descriptor::File(file))) => {
                 if let Ok(Some(change)) = files.plan(&file, Stage::FileCopy) {
                     let path = &change.file().path;
-                    assert!(!path.starts_with('/') && !path.split('/').any(|part| matches!(part, "" | "." | "..")), "{path}");
+                    assert!(
+                        !path.starts_with('/') && !path.split('/').any(|part| matches!(part, "" | "." | "..")),
+                        "{path}"
+                    );
                     files.commit(&change);
                 }
             }

@@ -13,7 +13,8 @@ fuzz_target!(|input: &[u8]| {
         && let Err(error) = ServerAddress::parse(url)
     {
         // Between the scheme and the last @ could be a password.
-        let password = url.rsplit_once('@').and_then(|(before, _)| before.split_once("://")?.1.split_once(':')).map(|(_, p)| p);
+        let password =
+            url.rsplit_once('@').and_then(|(before, _)| before.split_once("://")?.1.split_once(':')).map(|(_, p)| p);
         if let Some(password) = password.filter(|password| password.len() > 40) {
             assert!(!error.to_string().contains(password));
         }

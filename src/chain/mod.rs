@@ -113,12 +113,13 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
             "say which is meant with --set ID, or take the newest with --latest",
         ));
     }
-    if let Some(other) = fulls.iter().find(|&&at| differ(&found[at], &found[last_full])) {
+    let doubtful = |at: usize| differ(&found[at], &found[last_full]) && !is_replaced(&found[at], &found[last_full]);
+    if let Some(other) = fulls.iter().find(|&&at| doubtful(at)) {
         let names = (shown_database(&found[last_full]), shown_database(&found[*other]));
         return Err(Error::refused(
             "--latest",
             format!("fulls of several databases were found, of `{}` and of `{}`:{}", names.0, names.1, list(found)),
-            "say which is meant with --set ID",
+            "say which is meant with --set ID; encrypted media tell their database only with --key",
         ));
     }
     let base = Some(found[last_full].backup_set_id);
@@ -149,9 +150,9 @@ fn is_replaced(old: &FoundSet, new: &FoundSet) -> bool {
     (old.interrupted || new.interrupted) && old.names.iter().any(|name| new.names.contains(name))
 }
 
-/// True when both tell their database, and it is not the same.
+/// True unless both tell their database, and it is the same: what is not known to be the same may be another.
 fn differ(one: &FoundSet, other: &FoundSet) -> bool {
-    matches!((&one.database, &other.database), (Some(a), Some(b)) if a != b)
+    one.backup_set_id != other.backup_set_id && (one.database.is_none() || one.database != other.database)
 }
 
 fn shown_database(set: &FoundSet) -> &str {
@@ -295,6 +296,16 @@ mod tests {
         let other = FoundSet { database: Some("/data/other.db".into()), ..full(2, 20) };
         let choice = Choice { latest: true, set: None };
         assert!(choose(&[full(1, 10), other], &choice).unwrap_err().to_string().contains("/data/other.db"));
+    }
+
+    #[test]
+    fn of_sets_that_do_not_tell_their_database_the_latest_is_not_chosen_either() {
+        let silent = |id, at| FoundSet { database: None, ..full(id, at) };
+        let choice = Choice { latest: true, set: None };
+        for found in [[silent(1, 10), silent(2, 20)], [full(1, 10), silent(2, 20)], [silent(1, 10), full(2, 20)]] {
+            assert!(choose(&found, &choice).unwrap_err().to_string().contains("--key"));
+        }
+        assert_eq!(choose(&[silent(1, 10)], &choice).unwrap().sets, [0]);
     }
 
     #[test]

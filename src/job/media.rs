@@ -1,8 +1,8 @@
 //! Finding media: from what follows `--from` to whole sets.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,6 +66,19 @@ impl Heap {
     /// No set and no family was found.
     pub fn must_hold_something(&self) -> Result<()> {
         if self.sets.is_empty() && self.unreadable.is_empty() { Err(nothing_found()) } else { Ok(()) }
+    }
+
+    /// Asks the manifests of sets that do not tell their database in clear, where `key` opens them.
+    pub fn learn_databases(&mut self, key: Option<&SecretKey>) -> Result<()> {
+        let nothing = Pool::new(0, 4096)?;
+        let secret = |found: &&mut Found| found.set.database.is_none() && found.set.incomplete.is_none();
+        for found in self.sets.iter_mut().filter(secret) {
+            let opened = open_set(found, &nothing, 1, key);
+            if let Some(manifest) = opened.ok().as_ref().and_then(MediaSet::manifest) {
+                found.set.database = Some(manifest.database.clone()).filter(|name| !name.is_empty());
+            }
+        }
+        Ok(())
     }
 
     /// Tells the dead files of a killed backup, and those of a running one, from damage.
@@ -141,32 +154,51 @@ pub fn find(from: &[String]) -> Result<Heap> {
     let mut seen = HashSet::new();
     candidates
         .retain(|candidate| seen.insert(fs::canonicalize(&candidate.path).unwrap_or_else(|_| candidate.path.clone())));
-    let nothing = Pool::new(0, 4096)?;
-    let (mut families, mut unreadable, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    for Candidate { path, named, leftover } in candidates {
+    let (mut unreadable, mut notes) = (Vec::new(), Vec::new());
+    // First the headers alone, then the families of one set after the other: a folder may hold more of them than a process
+    // may open files.
+    let mut groups: BTreeMap<(i64, Uuid), Vec<Candidate>> = BTreeMap::new();
+    for candidate in candidates {
+        let Candidate { path, named, leftover } = &candidate;
         // A backup that was killed at its beginning has not written its header yet.
-        let begun = leftover && !is_probe(&path);
-        if !named && !begun && !begins_like_a_family(&path) && !is_hidden_family(&path) {
+        let begun = *leftover && !is_probe(path);
+        if !named && !begun && !is_hidden_family(path) && !begins_like_a_family(path)? {
             continue;
         }
-        match open(&path, &nothing, 1).and_then(Family::open) {
-            Ok(family) => families.push(family),
-            Err(error) if named && !leftover => return Err(error),
-            Err(error) => {
-                let header = fs::File::open(&path).ok().and_then(|file| header_of(&file));
-                let set = header.map(|header| header.set.media_set_id).or_else(|| set_in_working_name(&path));
-                unreadable.push(Unreadable { path, error, leftover, set });
-            }
-        }
+        let header = fs::File::open(path).ok().and_then(|file| header_of(&file));
+        let group = header.map_or((0, Uuid::nil()), |header| (header.set.started_at, header.set.media_set_id));
+        groups.entry(group).or_default().push(candidate);
     }
-    let mut sets: Vec<Found> =
-        group(families).into_iter().map(|(id, members)| describe(id, members, &mut notes)).collect();
+    let mut sets = Vec::new();
+    for candidates in groups.into_values() {
+        let mut families = Vec::new();
+        for candidate in candidates {
+            families.extend(open_candidate(candidate, &mut unreadable)?);
+        }
+        sets.extend(group(families).into_iter().map(|(id, members)| describe(id, members, &mut notes)));
+    }
     // The published families of a backup whose others are still under working names.
     for found in &mut sets {
         let other = |unreadable: &Unreadable| unreadable.leftover && unreadable.set == Some(found.media_set_id);
         found.set.interrupted |= unreadable.iter().any(other);
     }
     Ok(Heap { sets, unreadable, notes })
+}
+
+/// Opens what may be a family; what cannot be read is put down, unless the user named it.
+fn open_candidate(candidate: Candidate, unreadable: &mut Vec<Unreadable>) -> Result<Option<Family>> {
+    let Candidate { path, named, leftover } = candidate;
+    match open(&path, &Pool::new(0, 4096)?, 1).and_then(Family::open) {
+        Ok(family) => Ok(Some(family)),
+        // Of a process that has no more descriptors nothing can be said about the file.
+        Err(error) if named && !leftover || error.is_exhaustion() => Err(error),
+        Err(error) => {
+            let header = fs::File::open(&path).ok().and_then(|file| header_of(&file));
+            let set = header.map(|header| header.set.media_set_id).or_else(|| set_in_working_name(&path));
+            unreadable.push(Unreadable { path, error, leftover, set });
+            Ok(None)
+        }
+    }
 }
 
 fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
@@ -194,7 +226,7 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
     let before = into.len();
     for hit in glob::glob(&pattern).map_err(wrong)?.flatten().filter(|hit| hit.is_file() || hit.is_symlink()) {
         // A damaged family need not be of the set that is meant; any other file was not meant at all.
-        let named = !begins_like_a_family(&hit);
+        let named = !begins_like_a_family(&hit)?;
         collect_file(hit, named, into);
     }
     if into.len() == before {
@@ -269,10 +301,21 @@ fn final_name(path: &Path) -> String {
     without_working_part(&shown).unwrap_or(&shown).to_owned()
 }
 
-/// True when the first bytes of the file are those of a family.
-pub(super) fn begins_like_a_family(path: &Path) -> bool {
+/// True when the first bytes of the file are those of a family. One that is gone, shorter, or closed to us does not begin so.
+///
+/// # Errors
+/// It cannot be told: the file is there and cannot be read.
+pub(super) fn begins_like_a_family(path: &Path) -> Result<bool> {
     let mut magic = [0; 8];
-    fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+    match fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) => Ok(magic == *MAGIC),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof | ErrorKind::IsADirectory => {
+                Ok(false)
+            }
+            _ => Err(Error::io("read", path.display().to_string(), error)),
+        },
+    }
 }
 
 /// What one look at a file told.

@@ -48,7 +48,10 @@ impl Reading {
         let found = if media::is_pipe(&self.from)? {
             Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
         } else {
-            let heap = media::find(&self.from)?;
+            let mut heap = media::find(&self.from)?;
+            if self.choice.latest {
+                heap.learn_databases(key.as_ref())?;
+            }
             report.notes.extend(heap.notes.iter().cloned());
             report.notes.extend(heap.leftover_notes());
             Media::Heap(heap)

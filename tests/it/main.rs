@@ -16,6 +16,7 @@ mod inspect;
 mod keys;
 mod kills;
 mod leftovers;
+mod many_sets;
 mod pipe;
 mod program;
 mod replace;

@@ -75,6 +75,9 @@ pub enum Error {
     Halted,
 }
 
+/// Numbers of the operating system for "too many open files", of this process and of the machine.
+const TOO_MANY_FILES: [i32; 2] = [24, 23];
+
 /// What a caller does about an error; also its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -148,6 +151,15 @@ impl Error {
             *hint = format!("{hint}{between}{more}");
         }
         self
+    }
+
+    /// True when the process or the machine has no more descriptors: the thing itself may be as it should.
+    pub fn is_exhaustion(&self) -> bool {
+        let number = match self {
+            Error::Io { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        number.is_some_and(|number| TOO_MANY_FILES.contains(&number))
     }
 
     /// What a caller does about it.

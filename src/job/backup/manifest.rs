@@ -9,7 +9,7 @@ use fullbore_core::pipeline::map_window;
 use fullbore_core::source::{Source, Stream};
 use fullbore_engines::Session;
 
-use super::{Prepared, Request, path_of};
+use super::{Prepared, Request, database_of};
 
 /// The streams, as the header has them.
 pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec<StreamRecord> {
@@ -46,7 +46,7 @@ pub(super) fn manifest(
         engine: set.engine.clone(),
         engine_version: facts.library,
         host: crate::job::host(),
-        database: path_of(&request.source).to_owned(),
+        database: database_of(&request.source),
         kind: set.kind,
         copy_only: request.copy_only,
         media_set_id: set.media_set_id,

@@ -152,6 +152,12 @@ fn path_of(source: &str) -> &str {
     }
 }
 
+/// What the database is called on its media: its real path, so that it has one name whatever was typed, and two of them have two.
+fn database_of(source: &str) -> String {
+    let path = path_of(source);
+    std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
 fn plan(request: &Request) -> Result<Plan> {
     let stripes = request.stripes.unwrap_or(request.to.len());
     Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
@@ -191,8 +197,8 @@ fn prepare(
     };
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
-    let label =
-        Label { name: request.name.clone(), description: request.description.clone(), database: path.to_owned() };
+    let database = database_of(&request.source);
+    let label = Label { name: request.name.clone(), description: request.description.clone(), database };
     let set = SetHeader {
         media_set_id,
         backup_set_id: Uuid::now_v7(),

@@ -154,7 +154,7 @@ fn refuse_parts_of_sets(replaced: &[Replaced<'_>], devices: &[Device]) -> Result
 
 /// `--init` replaces families, also damaged ones, and nothing else: a mistyped name must not cost a file of another kind.
 fn refuse_foreign(path: &Path) -> Result<()> {
-    if !path.is_file() || media::begins_like_a_family(path) {
+    if !path.is_file() || media::begins_like_a_family(path)? {
         return Ok(());
     }
     Err(Error::refused(

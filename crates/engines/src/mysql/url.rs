@@ -130,6 +130,11 @@ impl ServerAddress {
         for option in query.split('&').filter(|option| !option.is_empty()) {
             address.set(option, host.is_some() || port.is_some())?;
         }
+        let verifies = matches!(address.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
+        if address.tls.authority.is_some() && !verifies {
+            let hint = "add ssl-mode=verify-ca or ssl-mode=verify-identity";
+            return Err(Error::usage("ssl-ca", "with this ssl-mode nobody looks at it", hint));
+        }
         Ok(address)
     }
 
@@ -308,6 +313,8 @@ mod tests {
             "mysql://h/?ssl-mode=maybe",
             "mysql://h/?ssl-ca=ca.pem",
             "mysql://h/?x",
+            "mysql://h/?ssl-ca=/ca.pem",
+            "mysql://h/?ssl-mode=required&ssl-ca=/ca.pem",
             "mysql://h/?colour=red",
             "mysql://h/?socket=/s",
             "mysql://h/?datadir=/d",

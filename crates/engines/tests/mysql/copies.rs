@@ -168,3 +168,20 @@ fn replay(server: &Server, restored: &Server, first: &str, gtids: &str) {
     let applied = restored.client().arg("--binary-mode").stdin(reading.stdout.take().unwrap()).status().unwrap();
     assert!(applied.success() && reading.wait().unwrap().success());
 }
+
+#[test]
+fn pages_of_4_and_64_kib_come_over_too() {
+    for size in ["4k", "64k"] {
+        let server = Server::start(Kind::Mysql9, &Options::new().page_size(size));
+        server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop");
+        server.sql("CREATE TABLE shop.a (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(1000)); INSERT INTO shop.a (v) VALUES ('x')");
+        for _ in 0..14 {
+            server.sql("INSERT INTO shop.a (v) SELECT RANDOM_BYTES(500) FROM shop.a");
+        }
+        let copy = copy(&server, "", 2, Duration::ZERO);
+        let options = Options::new().page_size(size).datadir(&copy.directory.path());
+        let restored = Server::start(Kind::Mysql9, &options.password_file(server.password_file().unwrap()));
+        let asked = "CHECKSUM TABLE shop.a; CHECK TABLE shop.a; SELECT COUNT(*), @@innodb_page_size FROM shop.a";
+        assert_eq!(restored.sql(asked), server.sql(asked), "{size}");
+    }
+}

@@ -79,7 +79,7 @@ fn a_donor_that_is_dropped_before_or_between_events_is_clean() {
 
 #[test]
 fn a_target_that_is_slower_than_the_servers_timeouts_does_not_end_the_clone() {
-    let options = Options::new().option("net_write_timeout=2").option("net_read_timeout=2").option("wait_timeout=3");
+    let options = Options::new().option("net_write_timeout=1").option("net_retry_count=1").option("wait_timeout=3");
     let server = Server::start(Kind::Mysql9, &options);
     load::fill(&server);
     let halt = Halt::new();

@@ -36,7 +36,8 @@ const INTERRUPTED: i32 = 1317;
 /// More settings, plugins or collations than a server has.
 const LIST_MAX: usize = 1 << 14;
 
-/// The donor's waits for us are those of our session: a full pool of buffers must not end the clone after a minute.
+/// Where the donor's waits for us are those of our session, a full pool of buffers must not end the clone after a minute. No
+/// test could show that it looks at them: without this a target that stood still for 8 s did no harm either.
 const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
 
 /// How to clone.
