@@ -59,7 +59,7 @@ pub enum Verb {
 /// Example: fullbore backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4 --compression lz4
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The database: sqlite:PATH.
+    /// The database: sqlite:PATH, or a server: mysql://USER@HOST:PORT. Its password is never part of it: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
@@ -111,6 +111,15 @@ pub struct Backup {
     /// End the backup when the write-ahead log has grown by so much: it cannot be reset meanwhile.
     #[arg(long, value_name = "BYTES", default_value = "8GiB")]
     pub max_wal_growth: String,
+    /// The server's password: the first line of this file. Else FULLBORE_PASSWORD, else the server's own option file (~/.my.cnf).
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// MySQL: load the CLONE plugin where it is missing. It stays loaded.
+    #[arg(long)]
+    pub install_clone_plugin: bool,
+    /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
+    #[arg(long)]
+    pub accept_unverified: bool,
     /// Read at most so much per second, e.g. 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
@@ -123,7 +132,7 @@ pub struct Backup {
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: Tuning,
-    /// Parallel readers of the database.
+    /// Parallel readers of the database; of a server, as many connections [default: 4].
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
     /// Size of one buffer and of one device write (MAXTRANSFERSIZE): 64KiB…64MiB in 64 KiB steps [default: 1MiB].

@@ -56,5 +56,8 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         name_template: args.name_template.clone().or_else(|| config.name_template.clone()),
         lock_timeout: Duration::from_secs(args.lock_timeout),
         max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
+        password_file: args.password_file.clone(),
+        accept_unverified: args.accept_unverified,
+        install_clone_plugin: args.install_clone_plugin,
     })
 }

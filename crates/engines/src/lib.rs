@@ -20,6 +20,8 @@ use fullbore_core::{Error, Result};
 pub const SCHEMES: &[&str] = &[
     #[cfg(feature = "sqlite")]
     "sqlite",
+    #[cfg(feature = "mysql")]
+    "mysql",
 ];
 
 /// What every engine is told when a session starts.
@@ -31,11 +33,30 @@ pub struct Options {
     pub max_wal_growth: u64,
     /// Ends waiting when the job is stopped.
     pub halt: Option<Halt>,
+    /// How many readers there will be: connections, of an engine that has them.
+    pub readers: usize,
+    /// `--password-file`.
+    pub password_file: Option<std::path::PathBuf>,
+    /// Whether what is stored will be encrypted: an engine that is handed keys refuses otherwise.
+    pub media_encrypted: bool,
+    /// `--accept-unverified`: goes on with a series of the server that this program is not tested with.
+    pub accept_unverified: bool,
+    /// `--install-clone-plugin`: loads what the server lacks; it stays there.
+    pub install_clone_plugin: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { lock_timeout: Duration::from_secs(10), max_wal_growth: 8 << 30, halt: None }
+        Self {
+            lock_timeout: Duration::from_secs(10),
+            max_wal_growth: 8 << 30,
+            halt: None,
+            readers: 1,
+            password_file: None,
+            media_encrypted: false,
+            accept_unverified: false,
+            install_clone_plugin: false,
+        }
     }
 }
 
@@ -79,8 +100,46 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     if scheme == "sqlite" {
         return Ok(Box::new(sqlite::Snapshot::open(sqlite_path(url, rest)?, options)?));
     }
+    #[cfg(feature = "mysql")]
+    if scheme == "mysql" {
+        return Ok(Box::new(mysql::session::CloneSession::open(url, options)?));
+    }
     let _ = (rest, options); // Unused in a build without engines.
     Err(Error::usage(url, format!("no engine is called `{scheme}`"), format!("known are: {known}")))
+}
+
+/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it.
+///
+/// # Errors
+/// The directory cannot be written, or the engine's files are of no directory.
+pub fn begin_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
+    #[cfg(feature = "mysql")]
+    if engine == "mysql" {
+        return mysql::restore::begin(directory);
+    }
+    let _ = directory; // Unused in a build without servers.
+    Err(unknown_files(engine))
+}
+
+/// Makes a directory, whose files are all there and durable, one that a server starts on.
+///
+/// # Errors
+/// As [`begin_directory`].
+pub fn finish_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
+    #[cfg(feature = "mysql")]
+    if engine == "mysql" {
+        return mysql::restore::finish(directory);
+    }
+    let _ = directory; // Unused in a build without servers.
+    Err(unknown_files(engine))
+}
+
+fn unknown_files(engine: &str) -> Error {
+    Error::refused(
+        "media set",
+        format!("it is a backup of `{engine}`, which this version cannot restore into a directory"),
+        "use a newer fullbore, or one that was built with this engine",
+    )
 }
 
 /// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.

@@ -7,7 +7,6 @@ mod sinks;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
@@ -17,6 +16,7 @@ use fullbore_core::media::{Label, SetHeader, SetKind};
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
+use fullbore_core::{Error, Result};
 use fullbore_engines::{Options, Session};
 use uuid::Uuid;
 
@@ -66,6 +66,12 @@ pub struct Request {
     pub lock_timeout: Duration,
     /// `--max-wal-growth` in bytes.
     pub max_wal_growth: u64,
+    /// `--password-file`.
+    pub password_file: Option<PathBuf>,
+    /// `--accept-unverified`.
+    pub accept_unverified: bool,
+    /// `--install-clone-plugin`.
+    pub install_clone_plugin: bool,
 }
 
 /// Everything known before the first byte is read.
@@ -106,6 +112,11 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         lock_timeout: request.lock_timeout,
         max_wal_growth: request.max_wal_growth,
         halt: Some(halt.clone()),
+        readers: plan.readers,
+        password_file: request.password_file.clone(),
+        media_encrypted: !request.encrypt_to.is_empty(),
+        accept_unverified: request.accept_unverified,
+        install_clone_plugin: request.install_clone_plugin,
     };
     let base = base::open(request)?;
     // It may have to wait for a lock.
@@ -129,9 +140,16 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// The part of a URL behind its scheme.
+/// What a database is called on its media: its path, or the server without the account.
 fn path_of(source: &str) -> &str {
-    source.split_once(':').map_or(source, |(_, path)| path)
+    let rest = source.split_once(':').map_or(source, |(_, path)| path);
+    match rest.strip_prefix("//").filter(|_| !source.starts_with("sqlite:")) {
+        Some(server) => {
+            let server = server.split(['/', '?']).next().unwrap_or(server);
+            server.rsplit_once('@').map_or(server, |(_, host)| host)
+        }
+        None => rest,
+    }
 }
 
 /// What the database is called on its media: its real path, so that it has one name whatever was typed, and two of them have two.
@@ -153,6 +171,13 @@ fn prepare(
     report: &mut Report,
 ) -> Result<Prepared> {
     let source = session.source();
+    if source.is_open() && request.kind != SetKind::Full {
+        return Err(Error::refused(
+            request.source.clone(),
+            format!("a {} backup of this engine cannot be made yet", request.kind),
+            "take a full (--kind full)",
+        ));
+    }
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
     let devices = sinks::devices(request, path, media_set_id)?;

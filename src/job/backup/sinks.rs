@@ -18,7 +18,7 @@ use crate::report::Report;
 
 /// The devices of all families.
 pub(super) fn devices(request: &Request, path: &str, media_set_id: Uuid) -> Result<Vec<Device>> {
-    let database = stem_of(path);
+    let database = stem_of(&request.source, path);
     let set_id = media_set_id.to_string();
     let fields =
         NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
@@ -46,7 +46,11 @@ fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
 }
 
 /// The name of the database in the names of its families.
-fn stem_of(path: &str) -> String {
+fn stem_of(source: &str, path: &str) -> String {
+    if !source.starts_with("sqlite:") {
+        // A server: its host and port, of letters that every file system takes.
+        return path.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
+    }
     let stem = Path::new(path).file_stem();
     stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -59,7 +63,8 @@ fn template(request: &Request) -> &str {
 fn ours(request: &Request) -> Ours<'_> {
     let database = path_of(&request.source);
     let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
-    let patterns = if made { names::patterns(template(request), &stem_of(database)) } else { Vec::new() };
+    let patterns =
+        if made { names::patterns(template(request), &stem_of(&request.source, database)) } else { Vec::new() };
     Ours { database, patterns }
 }
 

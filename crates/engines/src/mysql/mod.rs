@@ -10,5 +10,6 @@ pub mod log;
 pub mod position;
 pub mod preflight;
 pub mod restore;
+pub mod session;
 pub mod source;
 pub mod url;

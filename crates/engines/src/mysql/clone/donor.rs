@@ -13,7 +13,7 @@ use super::super::connection::{Connection, Failure, ServerError};
 use super::super::credentials::Credentials;
 use super::super::url::ServerAddress;
 use super::descriptor::{BadMessage, StateDescriptor};
-use super::files::CloneFile;
+use super::files::{CloneFile, FileId};
 use super::message::{self, COM_CLONE, Ddl, Locator, RESPONSE_MAX, Response, command};
 use super::page_zero::PageSize;
 use super::progress::Progress;
@@ -141,6 +141,11 @@ impl Donor {
     /// The tasks, to be run at the same time, each until it gives no more events. Once: later there are none.
     pub fn take_tasks(&mut self) -> Vec<Task> {
         std::mem::take(&mut self.tasks)
+    }
+
+    /// A file as it stands now.
+    pub fn file(&self, id: FileId) -> Option<CloneFile> {
+        self.conversation.progress.with_files(|files| files.get(id).cloned())
     }
 
     /// All files with their final paths and sizes, those that are gone included: complete when all tasks have ended.

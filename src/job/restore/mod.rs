@@ -1,5 +1,7 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
+mod directory;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -118,6 +120,11 @@ fn restore_found(
     report: &mut Report,
 ) -> Result<()> {
     let sequence = choose(&mut heap, &request.reading.choice, report)?;
+    if let [only] = sequence[..]
+        && heap.sets[only].header.open
+    {
+        return directory::restore(&heap.sets[only], request, key, conduct, report);
+    }
     refuse_media_as_target(request, &heap)?;
     let found: Vec<_> = sequence.iter().map(|&at| &heap.sets[at]).collect();
     let total = found.iter().map(|found| found.database_bytes).sum();
@@ -168,7 +175,7 @@ fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
     Ok(())
 }
 
-fn plan_line(found: &media::Found, report: &mut Report) {
+pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
     report.sets.push(format!(
         "{}, {} in {} families",
         chain::title(&found.set),

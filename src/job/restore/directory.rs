@@ -1,0 +1,132 @@
+//! RESTORE of a server's files: into a directory that is complete, or not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::io::{free_space, sync_directory};
+use fullbore_core::unpack::{DirectoryTarget, NullTarget};
+use fullbore_core::{Error, Result};
+
+use super::super::reading;
+use super::super::{Conduct, media};
+use super::{Into, Request, plan_line};
+use crate::report::Report;
+use crate::units::show_bytes;
+
+/// Restores an open set into `dir:PATH`, which is empty or missing. What is not complete is under another name.
+pub(super) fn restore(
+    found: &media::Found,
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let (mut set, pool, plan) = reading::open(found, &request.reading.knobs, key, report)?;
+    let streams = set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let size = streams.iter().map(|stream| stream.size).sum();
+    conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
+    if request.dry_run {
+        plan_line(found, report);
+        report.status = "planned".into();
+        return Ok(());
+    }
+    let target = match &request.into {
+        Into::Null => {
+            let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
+            reading::book(&outcome, report);
+            return Ok(());
+        }
+        Into::Directory(target) => target,
+        Into::Sqlite(path) => {
+            return Err(Error::usage(
+                format!("--into sqlite:{}", path.display()),
+                format!("the set is a backup of {}", found.header.engine),
+                "restore its files into a directory: --into dir:PATH",
+            ));
+        }
+    };
+    let unfinished = Unfinished::make(target, request.mkdir, size)?;
+    let directory = unfinished.path();
+    fullbore_engines::begin_directory(&found.header.engine, directory)?;
+    let files = DirectoryTarget::create(directory, &streams)?;
+    let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct)?;
+    files.finish()?;
+    reading::book(&outcome, report);
+    fullbore_engines::finish_directory(&found.header.engine, directory)?;
+    conduct.check()?;
+    unfinished.publish(target)
+}
+
+/// A directory beside the target, on the same file system; removed when it is dropped before it got the target's name.
+struct Unfinished(Option<PathBuf>);
+
+impl Unfinished {
+    fn make(target: &Path, mkdir: bool, size: u64) -> Result<Self> {
+        let shown = target.display().to_string();
+        let taken = |why: &str| {
+            Err(Error::refused(
+                shown.clone(),
+                why,
+                "name an empty or missing directory: the files of a server are not mixed with others",
+            ))
+        };
+        match fs::read_dir(target) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return taken("is not empty");
+                }
+            }
+            Err(_) if target.symlink_metadata().is_ok() => return taken("is no directory"),
+            Err(_) => {}
+        }
+        let parent = parent_of(target);
+        if mkdir {
+            fs::create_dir_all(parent).map_err(|e| Error::io("make", parent.display().to_string(), e))?;
+        }
+        let free = free_space(parent)?;
+        if free < size {
+            return Err(Error::refused(
+                shown,
+                format!("the files need {} there, and {} are free", show_bytes(size), show_bytes(free)),
+                "free space there, or name another target with --into",
+            ));
+        }
+        let name = target.file_name().ok_or_else(|| {
+            Error::usage(format!("--into dir:{}", target.display()), "has no name", "name a new directory in it")
+        })?;
+        let mut working = name.to_owned();
+        working.push(format!(".restoring-{}", uuid::Uuid::new_v4()));
+        let path = parent.join(working);
+        fs::create_dir(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
+        Ok(Self(Some(path)))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Gives it the target's name, durably; an empty directory of that name gives way.
+    fn publish(mut self, target: &Path) -> Result<()> {
+        let Some(path) = self.0.take() else { return Ok(()) };
+        match fs::rename(&path, target) {
+            Ok(()) => sync_directory(parent_of(target)),
+            Err(error) => {
+                self.0 = Some(path);
+                Err(Error::io("give its name to", target.display().to_string(), error))
+            }
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            let _ = fs::remove_dir_all(path); // Whatever is left has a working name and no server starts on it.
+        }
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
