@@ -17,6 +17,8 @@ mod keys;
 mod kills;
 mod leftovers;
 mod many_sets;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod pipe;
 mod program;
 mod replace;

@@ -1,0 +1,74 @@
+//! A real MySQL, backed up over its CLONE protocol, restored into a directory, and started on it.
+
+use std::fs;
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::program::{self, Ended};
+use crate::world::World;
+
+/// A server with some tables, and its password file in the world's folder.
+fn server(world: &World) -> Server {
+    let server = Server::start(Kind::Mysql9, &Options::new().binlog());
+    server.sql(
+        "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(200), KEY (name)); \
+         INSERT INTO shop.item (name) VALUES ('a'), ('b'), ('c'), ('d'); \
+         INSERT INTO shop.item (name) SELECT CONCAT(a.name, UUID()) FROM shop.item a, shop.item b, shop.item c, shop.item d, shop.item e, shop.item f; \
+         CREATE TABLE shop.parts (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3; \
+         INSERT INTO shop.parts SELECT id, id FROM shop.item",
+    );
+    fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
+    server
+}
+
+fn checksums(server: &Server) -> String {
+    server
+        .sql("CHECKSUM TABLE shop.item, shop.parts; CHECK TABLE shop.item, shop.parts; SELECT COUNT(*) FROM shop.item")
+}
+
+fn url(server: &Server) -> String {
+    format!("mysql://root@127.0.0.1:{}", server.port())
+}
+
+fn backup(world: &World, server: &Server, options: &str) -> Ended {
+    world.run(&format!("backup {} --password-file password {options}", url(server)))
+}
+
+#[test]
+fn a_server_comes_back_from_two_stripes_with_every_table() {
+    let world = World::new();
+    let source = server(&world);
+    let plugin = "--install-clone-plugin --to a/ --to b/ --compression zstd:1 --readers 2";
+    let refused = backup(&world, &source, "--to a/");
+    assert!(refused.code == 1 && refused.err.contains("--install-clone-plugin"), "{refused}");
+    let expected = checksums(&source);
+    let ended = backup(&world, &source, plugin);
+    assert!(ended.code == 0, "{ended}");
+    world.run("verify --from a --from b").done();
+    world.run("list --from a --from b").done();
+    world.run("restore --from a --from b --into dir:copy").done();
+    let refused = world.run("restore --from a --from b --into dir:copy").with_code(1);
+    assert!(refused.err.contains("not empty"), "{refused}");
+    let options = Options::new().binlog().datadir(&world.at("copy")).password_file(source.password_file().unwrap());
+    let restored = Server::start(Kind::Mysql9, &options);
+    assert_eq!(checksums(&restored), expected);
+}
+
+#[test]
+fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
+    let world = World::new();
+    let source = server(&world);
+    let with = "--install-clone-plugin --to a/";
+    fs::write(world.at("wrong"), "not-it").unwrap();
+    let line = format!("backup {} --password-file wrong {with}", url(&source));
+    let ended = world.run(&line);
+    assert!(ended.code == 1 && ended.err.contains("Access denied") && !ended.err.contains("not-it"), "{ended}");
+    let ended = backup(&world, &source, &format!("{with} --kind differential --base a"));
+    assert_ne!(ended.code, 0, "{ended}");
+    let ended = world.run(&format!("backup mysql://root:secret@127.0.0.1:{} {with}", source.port()));
+    assert!(ended.code == 2 && !ended.err.contains("secret"), "{ended}");
+    let ended = world.run(&format!("backup mysql://root@127.0.0.1:1 --password-file password {with}"));
+    assert!(ended.code == 1 && ended.err.contains("127.0.0.1:1"), "{ended}");
+    assert!(world.names("a").is_empty(), "{:?}", world.names("a"));
+    let _ = program::is_root();
+}
