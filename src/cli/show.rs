@@ -15,6 +15,7 @@ use fullbore::report::Report;
 use fullbore::units::{mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 use fullbore_core::meter::Progress;
+use fullbore_core::threads;
 
 use super::args::Shown;
 
@@ -64,14 +65,14 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts showing, unless the user wants quiet.
+    /// Starts showing, unless the user wants quiet. A job without a display is better than none.
     pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
         if shown.quiet {
             return Self { stop: None };
         }
         let (sender, receiver) = channel();
         let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
-        let thread = std::thread::spawn(move || {
+        let show = move || {
             let terminal = std::io::stderr().is_terminal();
             let mut begun = Instant::now();
             let mut next = step;
@@ -93,8 +94,14 @@ impl Display {
             if terminal {
                 let _ = write!(std::io::stderr(), "\r\x1b[K");
             }
-        });
-        Self { stop: Some((sender, thread)) }
+        };
+        match threads::start("progress", show) {
+            Ok(thread) => Self { stop: Some((sender, thread)) },
+            Err(_) => {
+                note("no progress is shown: a thread for it cannot be started");
+                Self { stop: None }
+            }
+        }
     }
 
     /// Ends the display.

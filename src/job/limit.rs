@@ -13,7 +13,7 @@ use fullbore_core::plan::Plan;
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::{self, Sink};
 use fullbore_core::source::Source;
-use fullbore_core::{Error, Result};
+use fullbore_core::{Error, Result, threads};
 
 use super::Conduct;
 use crate::report::LimitReport;
@@ -166,22 +166,22 @@ fn measure_copy(
     let cursor = AtomicU64::new(0);
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..plan.readers)
-            .map(|_| {
+        let readers: Result<Vec<_>> = (1..=plan.readers)
+            .map(|number| {
                 let (pool, cursor, copying) = (&pool, &cursor, &copying);
-                scope.spawn(move || {
+                threads::start_in(scope, &format!("reader {number}"), move || {
                     let done = read_probe(source, pool, cursor, begun, Some(copying), conduct);
                     copying.ended.store(true, Ordering::Release);
                     done
                 })
             })
             .collect();
-        let written = measure_writes(directories, plan, Some(&copying), conduct);
+        let written = readers.is_ok().then(|| measure_writes(directories, plan, Some(&copying), conduct));
         copying.ended.store(true, Ordering::Release);
-        for reader in readers {
+        for reader in readers? {
             reader.join().unwrap_or(Err(Error::Halted))?;
         }
-        Ok(written? / share.max(0.01))
+        Ok(written.unwrap_or(Err(Error::Halted))? / share.max(0.01))
     })
 }
 
@@ -192,13 +192,15 @@ fn measure_reads(source: &dyn Source, plan: &Plan, conduct: &Conduct) -> Result<
     let cursor = AtomicU64::new(0);
     let begun = Instant::now();
     let bytes: Result<u64> = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..plan.readers)
-            .map(|_| {
+        // Those that were started end by themselves, after PROBE_TIME at the latest: so here and below.
+        let readers: Result<Vec<_>> = (1..=plan.readers)
+            .map(|number| {
                 let (pool, cursor) = (&pool, &cursor);
-                scope.spawn(move || read_probe(source, pool, cursor, begun, None, conduct))
+                let read = move || read_probe(source, pool, cursor, begun, None, conduct);
+                threads::start_in(scope, &format!("reader {number}"), read)
             })
             .collect();
-        readers.into_iter().map(|reader| reader.join().unwrap_or(Err(Error::Halted))).sum()
+        readers?.into_iter().map(|reader| reader.join().unwrap_or(Err(Error::Halted))).sum()
     });
     Ok(mib_per_s(bytes?, begun.elapsed().as_secs_f64()))
 }
@@ -245,10 +247,13 @@ fn measure_transform(samples: &[Vec<u8>], plan: &Plan, compression: Compression,
     }
     let begun = Instant::now();
     let bytes: Result<u64> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..plan.workers)
-            .map(|at| scope.spawn(move || transform(samples, at, compression, begun, conduct)))
+        let workers: Result<Vec<_>> = (0..plan.workers)
+            .map(|at| {
+                let work = move || transform(samples, at, compression, begun, conduct);
+                threads::start_in(scope, &format!("worker {}", at + 1), work)
+            })
             .collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Halted))).sum()
+        workers?.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Halted))).sum()
     });
     Ok(mib_per_s(bytes?, begun.elapsed().as_secs_f64()))
 }
@@ -325,14 +330,16 @@ fn measure_writes(directories: &[PathBuf], plan: &Plan, copying: Option<&Copying
     }
     let begun = Instant::now();
     let written: Result<u64> = std::thread::scope(|scope| {
-        let writers: Vec<_> = sinks
+        let writers: Result<Vec<_>> = sinks
             .iter_mut()
-            .map(|sink| {
+            .zip(1..)
+            .map(|(sink, number)| {
                 let pool = &pool;
-                scope.spawn(move || write_probe(&mut **sink, pool, per_device, (begun, copying), conduct))
+                let write = move || write_probe(&mut **sink, pool, per_device, (begun, copying), conduct);
+                threads::start_in(scope, &format!("writer {number}"), write)
             })
             .collect();
-        writers.into_iter().map(|writer| writer.join().unwrap_or(Err(Error::Halted))).sum()
+        writers?.into_iter().map(|writer| writer.join().unwrap_or(Err(Error::Halted))).sum()
     });
     let elapsed = begun.elapsed().as_secs_f64();
     for sink in &mut sinks {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use fullbore_core::halt::Halt;
 use fullbore_core::meter::Progress;
 use fullbore_core::pool::Pool;
-use fullbore_core::{Error, Result};
+use fullbore_core::{Error, Result, threads};
 
 /// How often a job that waits looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(100);
@@ -54,11 +54,11 @@ impl Conduct {
     fn heeded<T>(&self, halt: &Halt, work: impl FnOnce() -> Result<T>) -> Result<T> {
         std::thread::scope(|scope| {
             let (working, ended) = channel::<()>();
-            scope.spawn(move || {
+            threads::start_in(scope, "signals", move || {
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
                     halt.watch(self.check());
                 }
-            });
+            })?;
             let done = work().map_err(|error| self.why_halted(error));
             drop(working);
             done
@@ -74,9 +74,9 @@ impl Conduct {
     }
 
     /// Closes `pool` once a signal has come, for whoever waits for what may never be sent; until the pool is gone.
-    fn close_on_signal(&self, pool: &Arc<Pool>) {
+    fn close_on_signal(&self, pool: &Arc<Pool>) -> Result<()> {
         let (pool, conduct) = (Arc::downgrade(pool), self.clone());
-        std::thread::spawn(move || {
+        let watch = move || {
             while let Some(pool) = pool.upgrade() {
                 if conduct.check().is_err() {
                     return pool.close();
@@ -84,7 +84,8 @@ impl Conduct {
                 drop(pool);
                 std::thread::sleep(TICK);
             }
-        });
+        };
+        threads::start("signals", watch).map(drop)
     }
 }
 

@@ -90,7 +90,7 @@ fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {
 pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaSet> {
     // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
     let pool = Pool::new(8, 64 << 10)?;
-    conduct.close_on_signal(&pool);
+    conduct.close_on_signal(&pool)?;
     let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?)?;
     let bytes = Arc::new(AtomicU64::new(0));
     let supply = Box::new(Counted { supply, bytes: Arc::clone(&bytes) });

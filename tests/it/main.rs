@@ -6,6 +6,7 @@ mod backup;
 mod bad_input;
 mod database;
 mod differential;
+mod few_threads;
 mod forge;
 mod forged_media;
 mod golden;

@@ -22,6 +22,7 @@ pub mod pool;
 pub mod sink;
 pub mod source;
 pub mod supply;
+pub mod threads;
 pub mod unpack;
 
 #[cfg(any(test, feature = "testkit"))]

@@ -30,6 +30,7 @@ use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::sink::{DeviceAccount, Sink};
 use crate::source::Source;
+use crate::threads;
 use crate::unpack::BaseMap;
 use finish::{Closed, Finisher};
 use layers::Layers;
@@ -177,19 +178,22 @@ impl Backup<'_> {
         let accounts = Accounts::default();
         let closed = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
-            scope.spawn(move || self.monitor(&end_of_job));
             let _ending = Ending { board: &board, halt: self.halt };
-            let writers: Vec<WriterHandle<'_>> = sinks
-                .iter_mut()
-                .zip(listeners)
-                .zip(&loads)
-                .map(|((sink, listener), load)| {
+            let monitor = threads::start_in(scope, "monitor", move || self.monitor(&end_of_job));
+            let writers = monitor.and_then(|_| {
+                let sinks = sinks.iter_mut().zip(1_u16..).zip(listeners).zip(&loads);
+                let started = sinks.map(|(((sink, family), listener), load)| {
                     let accounts = &accounts;
-                    scope.spawn(move || self.write(&mut **sink, &listener, load, accounts))
-                })
-                .collect();
-            let closed = self.move_bytes(&board, &input, &output, &accounts);
-            let closed = closed.and_then(|()| self.commit(&board, writers, published));
+                    threads::start_in(scope, &format!("writer {family}"), move || {
+                        self.write(&mut **sink, &listener, load, accounts)
+                    })
+                });
+                started.collect::<Result<Vec<WriterHandle<'_>>>>()
+            });
+            let closed = writers.and_then(|writers| {
+                self.move_bytes(&board, &input, &output, &accounts)?;
+                self.commit(&board, writers, published)
+            });
             if closed.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
@@ -250,34 +254,33 @@ impl Backup<'_> {
             .collect::<Result<Vec<_>>>()?;
         let (to_workers, filled) = bounded::<Filled>(self.plan.input_buffers);
         thread::scope(|scope| {
-            for index in 0..self.plan.readers {
-                let share = (index, self.plan.readers);
-                let reading = Reading {
-                    source: self.source,
-                    share,
-                    pool: input,
-                    filled: to_workers.clone(),
-                    throttle: throttle.as_ref(),
-                    layers: &layers,
-                    halt: self.halt,
-                };
-                scope.spawn(move || {
-                    let mut clock = Clock::new();
-                    self.halt.watch(reading.run(&mut clock));
-                    drop(reading);
-                    accounts.add(SOURCE, clock.account());
-                });
-            }
-            drop(to_workers);
-            for mut worker in workers {
-                let filled = filled.clone();
-                scope.spawn(move || {
-                    let worked = worker.run(&filled);
-                    self.halt.watch(worked);
-                    accounts.add(TRANSFORM, worker.clock.account());
-                });
-            }
-            drop(filled);
+            let (throttle, layers) = (throttle.as_ref(), &layers);
+            let start = move || {
+                for index in 0..self.plan.readers {
+                    let (share, filled) = ((index, self.plan.readers), to_workers.clone());
+                    let reading =
+                        Reading { source: self.source, share, pool: input, filled, throttle, layers, halt: self.halt };
+                    let read = move || {
+                        let mut clock = Clock::new();
+                        self.halt.watch(reading.run(&mut clock));
+                        drop(reading);
+                        accounts.add(SOURCE, clock.account());
+                    };
+                    threads::start_in(scope, &format!("reader {}", index + 1), read)?;
+                }
+                for (mut worker, number) in workers.into_iter().zip(1..) {
+                    let filled = filled.clone();
+                    let work = move || {
+                        let worked = worker.run(&filled);
+                        self.halt.watch(worked);
+                        accounts.add(TRANSFORM, worker.clock.account());
+                    };
+                    threads::start_in(scope, &format!("worker {number}"), work)?;
+                }
+                Ok(())
+            };
+            // Its ends of the channel are gone then, so that those which were started see the other side end.
+            self.halt.watch(start());
         });
         self.halt.check()?;
         // The sum as well: of a window of which nothing came at all, and without a map, the map knows nothing.

@@ -24,6 +24,7 @@ use crate::meter::{Account, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
+use crate::threads;
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -114,29 +115,39 @@ impl Unpack<'_> {
         let parsed = Mutex::new(Vec::new());
         thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
-            scope.spawn(move || self.monitor(&end_of_job));
+            if self.halt.watch(threads::start_in(scope, "monitor", move || self.monitor(&end_of_job))).is_none() {
+                return;
+            }
             thread::scope(|scope| {
                 let (to_workers, blocks) = bounded::<Work>(self.plan.workers);
                 let (to_writers, writes) = unbounded::<Write>();
-                for family in set.families_mut() {
-                    let (shared, parsed, to_workers, ahead) =
-                        (&shared, &parsed, to_workers.clone(), std::mem::take(&mut ahead));
-                    let member = members.pop();
-                    scope.spawn(move || {
-                        let result = self.parse(family, ahead, shared, member, &to_workers);
-                        if let Some(done) = self.halt.watch(result) {
-                            lock(parsed).push((family.header().family, done));
-                        }
-                    });
-                }
-                for _ in 0..self.plan.workers {
-                    let (shared, blocks, to_writers, output) = (&shared, blocks.clone(), to_writers.clone(), &output);
-                    scope.spawn(move || self.halt.watch(self.work(shared, &blocks, &to_writers, output)));
-                }
-                for _ in 0..self.plan.writers {
-                    let (shared, writes) = (&shared, writes.clone());
-                    scope.spawn(move || self.halt.watch(self.fill(shared, &writes)));
-                }
+                let (shared, parsed, output, families) = (&shared, &parsed, &output, set.families_mut());
+                let start = move || {
+                    for family in families {
+                        let (to_workers, ahead) = (to_workers.clone(), std::mem::take(&mut ahead));
+                        let (member, number) = (members.pop(), family.header().family);
+                        let parse = move || {
+                            let result = self.parse(family, ahead, shared, member, &to_workers);
+                            if let Some(done) = self.halt.watch(result) {
+                                lock(parsed).push((number, done));
+                            }
+                        };
+                        threads::start_in(scope, &format!("family {number}"), parse)?;
+                    }
+                    for number in 1..=self.plan.workers {
+                        let (blocks, to_writers) = (blocks.clone(), to_writers.clone());
+                        let work = move || self.halt.watch(self.work(shared, &blocks, &to_writers, output));
+                        threads::start_in(scope, &format!("worker {number}"), work)?;
+                    }
+                    for number in 1..=self.plan.writers {
+                        let writes = writes.clone();
+                        let fill = move || self.halt.watch(self.fill(shared, &writes));
+                        threads::start_in(scope, &format!("writer {number}"), fill)?;
+                    }
+                    Ok(())
+                };
+                // Its ends of the channels are gone then, so that those which were started see the other side end.
+                self.halt.watch(start());
             });
             drop(job);
         });

@@ -1,0 +1,72 @@
+//! Starts threads; one that cannot be had is an error and no panic.
+//!
+//! A limit on processes (`ulimit -u`, `pids.max`) or on address space (`ulimit -v`) may leave a job with some of its
+//! threads. Who starts one stops the job by [`Halt`](crate::halt::Halt) then, so that those which run end by themselves.
+
+use std::io;
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+use crate::error::{Error, Result};
+use crate::io::Memory;
+
+/// Stack of each thread, in bytes. Codecs and SQLite keep their work on the heap: the tests of the whole program pass,
+/// built without optimisation, with a quarter of it.
+const STACK: usize = 1 << 20;
+
+/// Address space that has to be left behind a new stack, in bytes. What a thread maps before its first line of ours
+/// (its signal stack, its heap) ends the process if it fails, and no error can be made of that: so there must be room before.
+const ROOM: usize = 8 << 20;
+
+/// Runs `work` in a thread of `scope`; `name` says what it is for, as "reader 3".
+///
+/// # Errors
+/// The thread cannot be started; `work` has been dropped then.
+pub fn start_in<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    builder(name).and_then(|builder| builder.spawn_scoped(scope, work)).map_err(|error| refused(name, error))
+}
+
+/// Runs `work` in a thread that nobody has to wait for; `name` as for [`start_in`].
+///
+/// # Errors
+/// As [`start_in`].
+pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    builder(name).and_then(|builder| builder.spawn(work)).map_err(|error| refused(name, error))
+}
+
+fn builder(name: &str) -> io::Result<Builder> {
+    // Only asked for, never touched, and given back at once.
+    Memory::new(STACK + ROOM).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    Ok(Builder::new().name(name.to_owned()).stack_size(STACK))
+}
+
+fn refused(name: &str, source: io::Error) -> Error {
+    let hint = "lower --workers, --readers or --stripes, or raise the limit on processes (`ulimit -u`, TasksMax) or on \
+                address space (`ulimit -v`)";
+    Error::Io { action: "start a thread for".into(), thing: name.into(), source, hint: hint.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_thread_has_the_name_that_an_error_would_say() {
+        let name = || std::thread::current().name().map(str::to_owned);
+        assert_eq!(start("reader 3", name).unwrap().join().unwrap().as_deref(), Some("reader 3"));
+        let scoped = std::thread::scope(|scope| start_in(scope, "worker 1", name).unwrap().join().unwrap());
+        assert_eq!(scoped.as_deref(), Some("worker 1"));
+    }
+
+    #[test]
+    fn an_error_says_what_the_thread_is_for_and_what_to_do() {
+        let text = refused("writer 64", io::Error::from_raw_os_error(11)).to_string();
+        for word in ["cannot start a thread for `writer 64`", "os error 11", "hint: lower --workers", "ulimit -u"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}

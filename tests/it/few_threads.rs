@@ -1,0 +1,126 @@
+//! A machine that gives no more threads or no more address space: one clear error, nothing left, and no hang.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::program::{self, Ended};
+use crate::world::World;
+
+/// A user of nobody else's: what it runs counts against its own limit on processes only.
+const STRANGER: u32 = 64_123;
+
+/// Runs `fullbore LINE` behind `guard` (`prlimit …`), with a report; it has to end by itself, well or with one error.
+fn guarded(world: &World, guard: &str, line: &str) -> Ended {
+    let mut words = guard.split_whitespace();
+    let mut command = Command::new("timeout");
+    program::surroundings(&mut command, world.folder());
+    let runtime = world.at("run");
+    command.env("XDG_RUNTIME_DIR", &runtime).args(["--signal=KILL", "60"]).args(&mut words);
+    command.arg(env!("CARGO_BIN_EXE_fullbore")).args(line.split_whitespace());
+    command.args(["--report", "json:report.json"].map(OsString::from));
+    let _ = std::fs::remove_file(world.at("report.json")); // There may be none yet.
+    let begun = Instant::now();
+    let ended = program::run(command);
+    assert!(begun.elapsed() < Duration::from_secs(60), "it hung: {guard}: {ended}");
+    assert!([0, 1].contains(&ended.code), "{guard}: {ended}");
+    let report: serde_json::Value = serde_json::from_slice(&world.read("report.json")).unwrap();
+    assert_eq!(report["exit_code"], ended.code, "{ended}");
+    assert_eq!(ended.err.matches("error: ").count(), usize::try_from(ended.code).unwrap(), "one error: {ended}");
+    assert_eq!(ended.err.matches("hint: ").count() >= 1, ended.code == 1, "{ended}");
+    ended
+}
+
+/// A database, a set of it in 8 families, and a directory for the locks.
+fn world_with_set() -> World {
+    let world = World::with_database();
+    std::fs::create_dir(world.at("run")).unwrap();
+    world.run("backup sqlite:app.db --to a/ --stripes 8").done();
+    world
+}
+
+/// Backup, verification and restore behind `guard`; what they left is checked and removed. Gives those that failed for
+/// want of a thread.
+fn every_verb(world: &World, guard: &str) -> usize {
+    let kept = world.names("a");
+    let verbs = [
+        "backup sqlite:app.db --to b/ --stripes 32 --workers 8 --readers 8 --compression zstd",
+        "verify --from a --workers 16",
+        "restore --from a --into sqlite:copy.db --workers 16",
+    ];
+    let mut refused = 0;
+    for line in verbs {
+        let ended = guarded(world, guard, line);
+        match ended.code {
+            0 if line.starts_with("restore") => world.assert_copy(),
+            0 => {}
+            _ => {
+                assert_eq!(world.names("b"), Vec::<String>::new(), "{guard}: {ended}");
+                world.assert_no_copy();
+            }
+        }
+        refused += usize::from(ended.err.contains("cannot start a thread for `"));
+        for name in world.names("b") {
+            std::fs::remove_file(world.at("b").join(name)).unwrap();
+        }
+        let _ = std::fs::remove_file(world.at("copy.db")); // Only a restore that succeeded makes one.
+    }
+    assert_eq!(world.names("a"), kept);
+    refused
+}
+
+/// No lock on the database or among the runs is held any more: a run without limits, and a writer, go through at once.
+fn assert_nothing_is_held(world: &World) {
+    guarded(world, "env", "backup sqlite:app.db --to b/after.bore --lock-timeout 0").done();
+    guarded(world, "env", "verify --from b/after.bore").done();
+    crate::database::sql(&world.at("app.db"), "PRAGMA wal_checkpoint(TRUNCATE); VACUUM");
+}
+
+#[test]
+fn too_little_address_space_is_one_error_and_never_a_panic_or_a_hang() {
+    let world = world_with_set();
+    let mebibytes = [40, 56, 90, 130, 180, 220, 260, 300, 350, 400, 450, 600];
+    let refused: usize =
+        mebibytes.iter().map(|limit| every_verb(&world, &format!("prlimit --as={}", limit << 20))).sum();
+    assert!(refused > 0, "no limit was met while threads were started");
+    assert_nothing_is_held(&world);
+}
+
+#[test]
+fn too_few_processes_are_one_error_and_never_a_panic_or_a_hang() {
+    let test = "too_few_processes_are_one_error_and_never_a_panic_or_a_hang";
+    if !program::is_root() {
+        // Our own limit counts what else this user runs: it cannot be set so that only the job meets it.
+        return program::skipped(test, "only root can run a program as a user who runs nothing else");
+    }
+    let world = world_with_set();
+    give_away(&world);
+    if !is_reachable(&world) {
+        return program::skipped(test, "the directory of the tests is closed to other users");
+    }
+    let stranger = format!("setpriv --reuid {STRANGER} --clear-groups prlimit");
+    let refused: usize = [1, 2, 3, 5, 8, 10, 17, 25, 40]
+        .iter()
+        // `timeout` runs as root: the threads of the job alone count.
+        .map(|limit| every_verb(&world, &format!("{stranger} --nproc={limit}")))
+        .sum();
+    assert!(refused >= 9, "{refused}");
+    assert_eq!(every_verb(&world, &format!("{stranger} --nproc=500")), 0);
+    assert_nothing_is_held(&world);
+}
+
+/// Everything in the folder belongs to the stranger.
+fn give_away(world: &World) {
+    let owner = STRANGER.to_string();
+    assert!(Command::new("chown").args(["-R", &owner]).arg(world.folder()).status().unwrap().success());
+    std::fs::set_permissions(world.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// True when the stranger gets to the folder and to the binary.
+fn is_reachable(world: &World) -> bool {
+    let mut probe = Command::new("setpriv");
+    probe.args(["--reuid", &STRANGER.to_string(), "--clear-groups", env!("CARGO_BIN_EXE_fullbore"), "--version"]);
+    program::surroundings(&mut probe, world.folder());
+    probe.output().is_ok_and(|output| output.status.success())
+}
