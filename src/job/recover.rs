@@ -52,6 +52,9 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> 
         return Ok(Recovered::default());
     }
     scene.look(&names, &directories, &found);
+    // A first family that was never finished is the proof that its set was not: it goes last, also should this run be
+    // killed before.
+    found.sort_by_key(|leftover| scene.is_proof(leftover));
     scene.remove_orphans()?;
     for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::New) {
         // What is moved away for it has been replaced as well.
@@ -97,8 +100,10 @@ struct Scene {
     seen: BTreeMap<PathBuf, Look>,
     /// Sets that are whole among all these files.
     whole: BTreeSet<Uuid>,
-    /// Sets of which a family was never finished: their commit record was never written.
+    /// Sets whose first family was never finished: their commit record was never written.
     uncommitted: BTreeSet<Uuid>,
+    /// Sets with something unfinished here, which proves nothing of their finished families.
+    unproved: BTreeSet<Uuid>,
     done: Recovered,
 }
 
@@ -133,31 +138,63 @@ impl Scene {
             MediaSet::check_whole(families).is_ok()
         });
         self.whole = members.into_keys().collect();
-        self.uncommitted = self.never_committed(found);
+        self.uncommitted = self.proved_uncommitted(found);
+        let unproved = found.iter().filter(|leftover| self.is_unfinished(leftover));
+        let unproved = unproved.filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
+        let unproved = unproved.filter(|id| !self.whole.contains(id) && !self.uncommitted.contains(id));
+        self.unproved = unproved.collect();
     }
 
-    /// Sets of which a working file has no footer, and nobody holds it.
-    fn never_committed(&self, found: &[Leftover]) -> BTreeSet<Uuid> {
-        let unfinished = found.iter().filter(|leftover| {
-            let look = self.seen.get(&leftover.path);
-            leftover.kind == LeftoverKind::New && leftover.dead && look.is_some_and(|look| look.unfinished)
+    /// Sets whose first family is here under its working name without its footer, and nobody holds it. Families 2 to m get
+    /// their final names before that footer, the commit record, is written. What is unfinished of another family may be
+    /// somebody's copy, and family 1 on a disk that is not seen here.
+    fn proved_uncommitted(&self, found: &[Leftover]) -> BTreeSet<Uuid> {
+        let unfinished = found.iter().filter(|leftover| leftover.dead && self.is_unfinished(leftover));
+        // The file itself tells whose first family it is, and its name agrees.
+        let first = unfinished.filter_map(|leftover| {
+            let header = self.seen.get(&leftover.path)?.header.as_ref()?;
+            let id = header.set.media_set_id;
+            (header.family == 1 && id.to_string() == leftover.set_id).then_some(id)
         });
-        // Where the family has its final name already, or the first family has, the file is somebody's copy, no proof.
-        let published = |leftover: &&Leftover| {
-            self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| id.to_string() == leftover.set_id)
+        // Where a finished first family is as well, published or to be, the unfinished one is somebody's copy.
+        let to_be = |id: Uuid, leftover: &Leftover| {
+            self.seen.get(&leftover.path).is_some_and(|look| look.is_published_first(&leftover.name, id))
         };
-        let unfinished = unfinished.filter(|leftover| !published(leftover));
-        let unfinished = unfinished.filter_map(|leftover| Uuid::try_parse(&leftover.set_id).ok());
-        let committed = |id: &Uuid| self.seen.iter().any(|(path, look)| look.is_published_first(path, *id));
-        unfinished.filter(|id| !self.whole.contains(id) && !committed(id)).collect()
+        let committed = |id: &Uuid| {
+            self.seen.iter().any(|(path, look)| look.is_published_first(path, *id))
+                || found.iter().any(|leftover| to_be(*id, leftover))
+        };
+        first.filter(|id| !self.whole.contains(id) && !committed(id)).collect()
     }
 
-    /// Families that got their final names before their set was given up. They go first: the unfinished one is the proof.
+    /// A working file that has no footer.
+    fn is_unfinished(&self, leftover: &Leftover) -> bool {
+        leftover.kind == LeftoverKind::New && self.seen.get(&leftover.path).is_some_and(|look| look.unfinished)
+    }
+
+    /// An unfinished family of a set that was surely never committed; the first of them says so.
+    fn is_proof(&self, leftover: &Leftover) -> bool {
+        let header = self.seen.get(&leftover.path).and_then(|look| look.header.as_ref());
+        self.is_unfinished(leftover)
+            && header.is_some_and(|header| header.family == 1 && self.uncommitted.contains(&header.set.media_set_id))
+    }
+
+    /// The finished families with final names of these sets.
+    fn published_of(&self, sets: &BTreeSet<Uuid>) -> Vec<PathBuf> {
+        let of_these = |look: &Look| look.set().is_some_and(|id| sets.contains(&id));
+        let published = self.seen.iter().filter(|(path, look)| !media::has_working_name(path) && of_these(look));
+        published.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Families that got their final names before their set was given up, surely.
     fn remove_orphans(&mut self) -> Result<()> {
-        let of_uncommitted = |look: &Look| look.set().is_some_and(|id| self.uncommitted.contains(&id));
-        let published = self.seen.iter().filter(|(path, look)| !media::has_working_name(path) && of_uncommitted(look));
-        let orphans: Vec<PathBuf> = published.map(|(path, _)| path.clone()).collect();
-        for path in orphans {
+        for path in self.published_of(&self.unproved) {
+            self.done.notes.push(format!(
+                "left `{}` alone: its set is not whole here, and may be together with what is elsewhere",
+                path.display()
+            ));
+        }
+        for path in self.published_of(&self.uncommitted) {
             let orphan = Leftover {
                 name: path.clone(),
                 kind: LeftoverKind::New,
@@ -173,7 +210,7 @@ impl Scene {
         Ok(())
     }
 
-    /// `NAME.new-ID`: published when its set is whole; removed when a family of its set was surely never finished. Any
+    /// `NAME.new-ID`: published when its set is whole; removed when it was never finished, or its set surely was not. Any
     /// other may belong to a whole set of which we see only a part: it is left alone. Returns what had to be moved away.
     fn settle_new(&mut self, leftover: &Leftover) -> Result<Option<Leftover>> {
         let Some(look) = self.seen.get(&leftover.path) else { return Ok(None) };

@@ -133,6 +133,58 @@ fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
 }
 
 #[test]
+fn an_unfinished_copy_of_one_family_proves_nothing_of_the_finished_ones() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore --to b/2.bore --to b/3.bore").done();
+    let id = set_id(&world, "a");
+    let (second, third) = (world.read("b/2.bore"), world.read("b/3.bore"));
+    // The disk of family 1 is not named. A copy of family 2 had been begun here, and one of family 3 is whole.
+    world.write(&format!("b/part.bore.new-{id}"), &second[..second.len() / 2]);
+    world.write(&format!("b/other.bore.new-{id}"), &third);
+    let next = world.run("backup sqlite:app.db --to b/next.bore").with_code(4);
+    next.says(&[
+        "removed `",
+        "part.bore.new-",
+        "note: left `",
+        "b/2.bore` alone",
+        "b/3.bore` alone",
+        "other.bore.new-",
+    ]);
+    assert!(world.read("b/2.bore") == second && world.read("b/3.bore") == third);
+    std::fs::remove_file(world.at("b/next.bore")).unwrap();
+    world.assert_restores("--from a --from b");
+}
+
+#[test]
+fn a_recovery_that_is_killed_is_taken_up_by_the_next_one() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/1.bore --to a/2.bore --to a/3.bore").done();
+    let (id, first, second) = (set_id(&world, "a"), world.read("a/1.bore"), world.read("a/2.bore"));
+    // Killed between the publications: family 1 unfinished, family 2 finished and not published, family 3 published.
+    std::fs::remove_file(world.at("a/1.bore")).unwrap();
+    std::fs::remove_file(world.at("a/2.bore")).unwrap();
+    let lay = || {
+        world.write(&format!("a/1.bore.new-{id}"), &first[..first.len() / 2]);
+        world.write(&format!("a/2.bore.new-{id}"), &second);
+    };
+    let third = world.read("a/3.bore");
+    for kill in 1..=3 {
+        lay();
+        world.write("a/3.bore", &third);
+        let inject = format!("inject=unlink,unlinkat:signal=KILL:when={kill}");
+        let mut traced = std::process::Command::new("strace");
+        crate::program::surroundings(&mut traced, world.folder());
+        traced.args(["-f", "-o", "/dev/null", "-e", "trace=unlink,unlinkat", "-e", &inject]);
+        traced.arg(env!("CARGO_BIN_EXE_fullbore")).args(["backup", "sqlite:app.db", "--to", "a/next.bore"]);
+        let Ok(killed) = traced.output() else { return crate::program::skipped("a killed recovery", "no strace") };
+        assert!(!killed.status.success(), "{killed:?}");
+        world.run("backup sqlite:app.db --to a/next.bore").with_code(4).says(&["removed"]);
+        assert_eq!(world.names("a"), ["next.bore"], "kill {kill}");
+        std::fs::remove_file(world.at("a/next.bore")).unwrap();
+    }
+}
+
+#[test]
 fn init_over_a_part_of_a_larger_set_is_refused() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done();
