@@ -15,6 +15,7 @@ use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, SetHeader, SetKind};
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
+use fullbore_core::source::Source;
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use fullbore_engines::{Options, Session};
@@ -171,13 +172,7 @@ fn prepare(
     report: &mut Report,
 ) -> Result<Prepared> {
     let source = session.source();
-    if source.is_open() && request.kind != SetKind::Full {
-        return Err(Error::refused(
-            request.source.clone(),
-            format!("a {} backup of this engine cannot be made yet", request.kind),
-            "take a full (--kind full)",
-        ));
-    }
+    refuse_kind(source, request)?;
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
     let devices = sinks::devices(request, path, media_set_id)?;
@@ -236,6 +231,15 @@ fn prepare(
         expected_per_family,
         file_mode: Mode::from_environment()?,
     })
+}
+
+/// An open set has no page map yet, and so no differentials.
+fn refuse_kind(source: &dyn Source, request: &Request) -> Result<()> {
+    if !source.is_open() || request.kind == SetKind::Full {
+        return Ok(());
+    }
+    let why = format!("a {} backup of this engine cannot be made yet", request.kind);
+    Err(Error::refused(database_of(&request.source), why, "take a full (--kind full)"))
 }
 
 /// 64 bits from the system's randomness.

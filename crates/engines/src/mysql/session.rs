@@ -287,10 +287,10 @@ impl Reader for TaskReader<'_> {
         loop {
             match self.rest.take() {
                 Some(Rest::Wire { extent, done }) if done < extent.length => {
-                    return self.from_wire(extent, done, buffer).map(Some);
+                    return self.wire_extent(extent, done, buffer).map(Some);
                 }
                 Some(Rest::Page { file, page, done }) if done < page.len() => {
-                    return self.from_page(file, page, done, buffer).map(Some);
+                    return self.page_extent(file, page, done, buffer).map(Some);
                 }
                 _ => {}
             }
@@ -309,7 +309,7 @@ impl Reader for TaskReader<'_> {
 }
 
 impl TaskReader<'_> {
-    fn from_wire(&mut self, extent: DataExtent, done: u32, buffer: &mut [u8]) -> Result<Extent> {
+    fn wire_extent(&mut self, extent: DataExtent, done: u32, buffer: &mut [u8]) -> Result<Extent> {
         let room = buffer.len() / STEP * STEP;
         let length = room.min((extent.length - done) as usize);
         let offset = extent.offset + u64::from(done);
@@ -334,7 +334,7 @@ impl TaskReader<'_> {
         Ok(Extent { stream, layer: layer_of(extent.stage), offset, length: length as u32 })
     }
 
-    fn from_page(&mut self, file: CloneFile, mut page: Vec<u8>, done: usize, buffer: &mut [u8]) -> Result<Extent> {
+    fn page_extent(&mut self, file: CloneFile, mut page: Vec<u8>, done: usize, buffer: &mut [u8]) -> Result<Extent> {
         if done == 0 {
             self.session.first_page(&file, &mut page)?;
         }

@@ -135,7 +135,7 @@ impl<'a> Tablespaces<'a> {
                     all[index] = found;
                 }
             }
-            Ok(())
+            Ok::<(), fullbore_core::Error>(())
         })?;
         Ok(all)
     }
