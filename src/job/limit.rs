@@ -99,7 +99,7 @@ pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitR
 /// How many bytes of a device are written for one of the source, as far as samples tell.
 fn stored_share(samples: &[Vec<u8>], compression: Compression) -> Result<f64> {
     let mut encoder = Encoder::new(compression)?;
-    let mut packed = vec![0; samples.iter().map(Vec::len).max().unwrap_or(0)];
+    let mut packed = zeroed(samples.iter().map(Vec::len).max().unwrap_or(0))?;
     let (mut plain, mut stored) = (0, 0);
     for sample in samples {
         plain += sample.len();
@@ -266,7 +266,7 @@ fn transform(
     conduct: &Conduct,
 ) -> Result<u64> {
     let mut encoder = Encoder::new(compression)?;
-    let mut packed = vec![0; samples.iter().map(Vec::len).max().unwrap_or(0)];
+    let mut packed = zeroed(samples.iter().map(Vec::len).max().unwrap_or(0))?;
     let hasher = UnitHasher::new(1);
     let mut bytes = 0;
     for sample in samples.iter().cycle().skip(start) {
@@ -285,6 +285,17 @@ fn transform(
     Ok(bytes)
 }
 
+/// Memory that is no part of the plan, and may not be there.
+fn zeroed(length: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| {
+        let why = format!("{length} bytes for measuring the limit cannot be allocated");
+        Error::refused("memory", why, "leave out --measure-limit, or lower --max-transfer-size")
+    })?;
+    bytes.resize(length, 0);
+    Ok(bytes)
+}
+
 fn samples(source: &dyn Source, transfer_size: usize) -> Result<Vec<Vec<u8>>> {
     const SAMPLES: u64 = 16;
     let mut samples = Vec::new();
@@ -292,7 +303,7 @@ fn samples(source: &dyn Source, transfer_size: usize) -> Result<Vec<Vec<u8>>> {
         let step = (stream.size / SAMPLES).max(transfer_size as u64) / u64::from(stream.unit) * u64::from(stream.unit);
         let mut offset = 0;
         while offset < stream.size && samples.len() < 2 * SAMPLES as usize {
-            let mut bytes = vec![0; transfer_size.min(4 << 20)];
+            let mut bytes = zeroed(transfer_size.min(4 << 20))?;
             let length = source.sample(stream.id, offset, &mut bytes)?;
             bytes.truncate(length);
             if length > 0 {
