@@ -55,6 +55,29 @@ fn a_server_comes_back_from_two_stripes_with_every_table() {
 }
 
 #[test]
+fn encrypted_tablespaces_are_stored_on_encrypted_media_only_and_start_elsewhere() {
+    let world = World::new();
+    let source = Server::start(Kind::Mysql9, &Options::new().binlog().encrypt());
+    source.sql(
+        "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY, v VARCHAR(99)) ENCRYPTION='Y'; \
+         CREATE TABLE shop.parts (id INT PRIMARY KEY); INSERT INTO shop.item VALUES (1, 'secret'), (2, 'words')",
+    );
+    fs::copy(source.password_file().unwrap(), world.at("password")).unwrap();
+    let expected = checksums(&source);
+    let to = "--install-clone-plugin --to a/ --readers 2";
+    let refused = backup(&world, &source, to);
+    assert!(refused.code == 1 && refused.err.contains("--encrypt-to") && world.names("a").is_empty(), "{refused}");
+    world.run("key new k.key --no-recovery").done();
+    let ended = backup(&world, &source, &format!("{to} --encrypt-to k.key.pub"));
+    assert!(ended.code == 0, "{ended}");
+    world.run("restore --from a --key k.key --into dir:copy").done();
+    let password = source.password_file().unwrap();
+    let options = Options::new().binlog().encrypt().datadir(&world.at("copy")).password_file(password);
+    let restored = Server::start(Kind::Mysql9, &options);
+    assert_eq!(checksums(&restored), expected);
+}
+
+#[test]
 fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
     let world = World::new();
     let source = server(&world);

@@ -43,6 +43,8 @@ pub struct CloneSession {
     facts: preflight::Facts,
     warnings: Vec<String>,
     before: LogStatus,
+    /// Whether keys may be stored.
+    media_encrypted: bool,
 }
 
 /// The connection that asks, beside those of the clone.
@@ -106,6 +108,7 @@ impl CloneSession {
             facts,
             warnings,
             before,
+            media_encrypted: options.media_encrypted,
         })
     }
 
@@ -134,9 +137,16 @@ impl CloneSession {
         }
         let size = restore::size_in_page_zero(page, file.page_size);
         self.table().sizes.insert(file.id, size);
-        let encrypted = file.flags & file_flags::ENCRYPTED != 0 || self.facts.encrypted.count > 0;
-        if !encrypted || file.page_size != self.page.bytes() {
+        if file.flags & file_flags::ENCRYPTED == 0 || file.page_size != self.page.bytes() {
             return Ok(());
+        }
+        if !self.media_encrypted {
+            // One that was encrypted, or created so, since the clone began.
+            return Err(Error::refused(
+                &file.path,
+                "its tablespace is encrypted, and CLONE hands out its key",
+                "encrypt the backup as well: name its recipients with --encrypt-to",
+            ));
         }
         let Some(first) = page.get_mut(..self.page.bytes() as usize) else {
             return Err(Error::usage(
