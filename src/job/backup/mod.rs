@@ -193,7 +193,7 @@ fn prepare(
     let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
-    estimate::check_room(&devices, expected_per_family)?;
+    sinks::make_room(request, &devices, expected_per_family, report)?;
     Ok(Prepared {
         devices,
         plan,
@@ -222,7 +222,7 @@ fn move_bytes(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<BackupOutcome> {
-    let sinks = sinks::open(request, prepared, report)?;
+    let sinks = sinks::open(request, prepared)?;
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();

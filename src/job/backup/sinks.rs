@@ -10,6 +10,7 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::super::estimate;
 use super::super::media;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
@@ -159,11 +160,17 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     ))
 }
 
-/// Puts right what earlier runs have left, checks what `--init` replaces, and opens all sinks.
-pub(super) fn open(request: &Request, prepared: &Prepared, report: &mut Report) -> Result<Vec<Box<dyn Sink>>> {
-    let recovered = recover::recover(&prepared.devices, &ours(request))?;
+/// Puts right what earlier runs have left, and then looks whether there is room for the backup. A plan only counts what
+/// would be removed.
+pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
+    let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
     report.warnings.extend(recovered.warnings);
     report.notes.extend(recovered.notes);
+    estimate::check_room(devices, per_family, &recovered.freed)
+}
+
+/// Checks what `--init` replaces, and opens all sinks.
+pub(super) fn open(request: &Request, prepared: &Prepared) -> Result<Vec<Box<dyn Sink>>> {
     let mut replaced = check_replaced(request, prepared)?.into_iter();
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for device in &prepared.devices {
