@@ -6,6 +6,7 @@ pub mod sqlite;
 
 use std::time::Duration;
 
+use fullbore_core::device::without_password;
 use fullbore_core::halt::Halt;
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
@@ -67,14 +68,18 @@ pub trait Session: Send + Sync {
 pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     let known = SCHEMES.iter().map(|scheme| format!("{scheme}:…")).collect::<Vec<_>>().join(", ");
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::usage(url, "this is not a database URL", format!("write the engine before it: {known}")));
+        return Err(Error::usage(
+            without_password(url),
+            "this is not a database URL",
+            format!("write the engine before it: {known}"),
+        ));
     };
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {
         return Ok(Box::new(sqlite::Snapshot::open(sqlite_path(url, rest)?, options)?));
     }
     let _ = (rest, options); // Unused in a build without engines.
-    Err(Error::usage(url, format!("no engine is called `{scheme}`"), format!("known are: {known}")))
+    Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), format!("known are: {known}")))
 }
 
 /// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.
@@ -85,7 +90,7 @@ fn sqlite_path<'a>(url: &str, rest: &'a str) -> Result<&'a std::path::Path> {
     }
     if rest.starts_with("//") && !rest.starts_with("///") {
         return Err(Error::usage(
-            url,
+            without_password(url),
             "an SQLite database has no host",
             "write sqlite:PATH or sqlite:///absolute/path",
         ));

@@ -4,13 +4,13 @@ mod base;
 mod manifest;
 mod sinks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
 use fullbore_core::codec::Compression;
-use fullbore_core::device::Device;
+use fullbore_core::device::{Device, without_password};
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, SetHeader, SetKind};
@@ -87,7 +87,7 @@ struct Prepared {
 /// Whatever stops it; then nothing usable was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     report.kind = Some(request.kind.to_string());
-    report.database = Some(request.source.clone());
+    report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
     let identity =
@@ -100,7 +100,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         codec_bytes: plan.codec_bytes,
     };
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
-    let _exclusive = exclusive::take(&request.source, &identity, request.wait, conduct)?;
+    let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
     let halt = Halt::new();
     let options = Options {
         lock_timeout: request.lock_timeout,
@@ -129,8 +129,13 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     Ok(())
 }
 
+/// True for the file of the database at `path`, and for those that SQLite keeps beside it: they are nobody else's to write.
+pub fn is_of_database(path: &Path, file: &Path) -> bool {
+    sinks::is_of_database(path, &Device::file(file))
+}
+
 /// The part of a URL behind its scheme.
-fn path_of(source: &str) -> &str {
+pub fn path_of(source: &str) -> &str {
     source.split_once(':').map_or(source, |(_, path)| path)
 }
 
