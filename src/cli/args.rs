@@ -95,8 +95,8 @@ pub struct Backup {
     /// Description of the backup, kept in its header.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub description: String,
-    /// Names for families in directories: {database} {kind} {time} {date} {set} {family} {families}
-    /// [default: {database}-{kind}-{time}-{family}of{families}.bore].
+    /// Names for families in directories: {database} {kind} {time} {date} {set} {id} {family} {families}
+    /// [default: {database}-{kind}-{time}-{id}-{family}of{families}.bore].
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
     /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable: give an offline recovery key too.

@@ -1,5 +1,6 @@
 //! `fullbore backup`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fullbore::config::Config;
@@ -20,6 +21,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
+    super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&request.source)))?;
     let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
     super::with_report(
         "backup",

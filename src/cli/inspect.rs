@@ -48,6 +48,6 @@ fn print_sets(from: &[String], json: bool, show: impl Fn(&[SetSummary])) -> Resu
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(value).map_err(|e| Error::io("write", "standard output", e.into()))?;
-    show::line(&json);
+    show::as_it_is(&json);
     Ok(())
 }

@@ -31,6 +31,6 @@ pub fn completions(args: &Completions) -> Result<u8> {
     let mut command = Arguments::command();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "fullbore", &mut script);
-    super::show::line(String::from_utf8_lossy(&script).trim_end());
+    super::show::as_it_is(String::from_utf8_lossy(&script).trim_end());
     Ok(0)
 }

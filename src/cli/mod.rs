@@ -131,6 +131,19 @@ fn check_report_place(path: &Path) -> Result<()> {
     Err(Error::usage(format!("--report json:{shown}"), why, "name another file: nothing else is overwritten"))
 }
 
+/// A report must not come to stand where SQLite looks for the pages or the log of the database.
+fn refuse_report_in_database(shown: &args::Shown, database: &Path) -> Result<()> {
+    let Some(ReportTo::File(path)) = &shown.report else { return Ok(()) };
+    if !fullbore::job::backup::is_of_database(database, path) {
+        return Ok(());
+    }
+    Err(Error::usage(
+        format!("--report json:{}", path.display()),
+        "is the database itself, or a file that belongs to it",
+        "name another file",
+    ))
+}
+
 /// Writes the whole report under another name first, so that a reader never sees half of one.
 fn replace_report(path: &Path, text: &str) -> Result<()> {
     let failed = |e| Error::io("write the report", path.display().to_string(), e);

@@ -17,6 +17,9 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         dry_run: args.dry_run,
         integrity_check: args.integrity_check,
     };
+    if let Into::Sqlite(path) = &request.into {
+        super::refuse_report_in_database(&args.shown, path)?;
+    }
     super::with_report(
         "restore",
         &args.shown,

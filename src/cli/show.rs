@@ -22,9 +22,39 @@ use super::args::Shown;
 /// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
 const PAGE: u64 = 8192;
 
-/// A line of the result. A reader that went away is no error of ours.
+/// A line of the result, or several. A reader that went away is no error of ours.
 pub fn line(text: &str) {
+    as_it_is(&printable(text));
+}
+
+/// A line that a program reads: JSON, whose own escapes are enough for it.
+pub fn as_it_is(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Names, paths and descriptions come from media and directories that others may have made: what would steer the
+/// terminal is shown, not sent.
+fn printable(text: &str) -> String {
+    escaped(text, |letter| letter != '\n' && letter != '\t')
+}
+
+/// The same for a value that must stay on its line.
+fn value(text: &str) -> String {
+    escaped(text, |_| true)
+}
+
+fn escaped(text: &str, which: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        // Also those that turn the direction of writing, and so what a reader takes a name for.
+        let steers = letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if steers && which(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
 }
 
 /// A line that must arrive: a report on a full disk is none.
@@ -35,7 +65,7 @@ pub fn must_print(text: &str) -> fullbore::Result<()> {
 }
 
 fn message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
 /// An error, with its hint.
@@ -300,10 +330,10 @@ pub fn headers(sets: &[SetSummary]) {
             line(&format!("  base        {base}"));
         }
         line(&format!("  started     {}", set.started_at));
-        line(&format!("  engine      {}, {}", set.engine, show_bytes(set.database_bytes)));
+        line(&format!("  engine      {}, {}", value(&set.engine), show_bytes(set.database_bytes)));
         for (what, value) in [("database", &set.database), ("name", &set.name), ("description", &set.description)] {
             if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
-                line(&format!("  {what:<11} {value}"));
+                line(&format!("  {what:<11} {}", self::value(value)));
             }
         }
         line(&format!("  codec       {}{}", set.codec, if set.encrypted { ", AES-256-GCM" } else { "" }));
@@ -311,7 +341,7 @@ pub fn headers(sets: &[SetSummary]) {
             line(&format!("  for key     {recipient}"));
         }
         line(&format!("  transfer    {} (block size {})", show_bytes(set.max_transfer_size.into()), set.block_size));
-        line(&format!("  written by  fullbore {}", set.tool_version));
+        line(&format!("  written by  fullbore {}", value(&set.tool_version)));
         let state =
             set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("INCOMPLETE: {why}"));
         line(&format!(
@@ -321,7 +351,7 @@ pub fn headers(sets: &[SetSummary]) {
             show_bytes(set.stored_bytes)
         ));
         for device in &set.devices {
-            line(&format!("    {device}"));
+            line(&format!("    {}", value(device)));
         }
     }
 }
@@ -333,8 +363,8 @@ pub fn labels(sets: &[SetSummary]) {
         match (&set.name, &set.description) {
             (None, None) => line("  encrypted: its label can be read with `inspect files --key`"),
             (name, description) => {
-                line(&format!("  name        {}", name.as_deref().unwrap_or_default()));
-                line(&format!("  description {}", description.as_deref().unwrap_or_default()));
+                line(&format!("  name        {}", value(name.as_deref().unwrap_or_default())));
+                line(&format!("  description {}", value(description.as_deref().unwrap_or_default())));
             }
         }
     }
@@ -357,10 +387,10 @@ pub fn list(sets: &[SetSummary]) {
             set.backup_set_id.clone(),
             set.kind.clone(),
             set.started_at.clone(),
-            set.database.clone().unwrap_or_else(|| "(encrypted)".to_owned()),
+            set.database.as_deref().map_or_else(|| "(encrypted)".to_owned(), value),
             show_bytes(set.stored_bytes),
             format!("{}/{}", set.devices.len(), set.families),
-            set.why_incomplete.clone().unwrap_or_else(|| "complete".to_owned()),
+            set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), value),
         ]);
         if let Some(base) = &set.base_backup_set_id {
             table.add_row(["  based on full".to_owned(), base.clone()]);
@@ -374,14 +404,17 @@ pub fn files(manifests: &[Manifest]) {
     for manifest in manifests {
         line(&format!(
             "{} {} ({} {})",
-            manifest.kind, manifest.backup_set_id, manifest.engine, manifest.engine_version
+            manifest.kind,
+            manifest.backup_set_id,
+            value(&manifest.engine),
+            value(&manifest.engine_version)
         ));
-        line(&format!("  database  {} on {}", manifest.database, manifest.host));
+        line(&format!("  database  {} on {}", value(&manifest.database), value(&manifest.host)));
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
         for stream in &manifest.streams {
             line(&format!(
                 "  file      {} {} ({} units of {})",
-                stream.name,
+                value(&stream.name),
                 show_bytes(stream.size),
                 stream.size.div_ceil(stream.unit.into()),
                 stream.unit
@@ -389,8 +422,8 @@ pub fn files(manifests: &[Manifest]) {
         }
         line(&format!("  position  {}", manifest.position.checkpoint));
         for family in &manifest.families {
-            line(&format!("  family {} was written to {}", family.family, family.device));
+            line(&format!("  family {} was written to {}", family.family, value(&family.device)));
         }
-        manifest.warnings.iter().for_each(|text| line(&format!("  warning   {text}")));
+        manifest.warnings.iter().for_each(|text| line(&format!("  warning   {}", value(text))));
     }
 }

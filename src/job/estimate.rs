@@ -65,8 +65,8 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
 }
 
 /// Refuses when a file system has less free than the families on it will need. `replaced` families stay until the
-/// new ones are whole, so their space does not count.
-pub(super) fn check_room(devices: &[Device], per_family: u64) -> Result<()> {
+/// new ones are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
+pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u64, u64>) -> Result<()> {
     let mut needed: HashMap<u64, (u64, &Path)> = HashMap::new();
     for device in devices {
         let Place::File(path) = device.place() else { continue };
@@ -74,8 +74,8 @@ pub(super) fn check_room(devices: &[Device], per_family: u64) -> Result<()> {
         let Ok(metadata) = std::fs::metadata(directory) else { continue };
         needed.entry(metadata.dev()).or_insert((0, directory)).0 += per_family;
     }
-    for (bytes, directory) in needed.into_values() {
-        let free = free_space(directory)?;
+    for (device, (bytes, directory)) in needed {
+        let free = free_space(directory)? + freed.get(&device).copied().unwrap_or_default();
         if free < bytes {
             return Err(Error::refused(
                 directory.display().to_string(),

@@ -1,6 +1,7 @@
 //! `--measure-limit`: a short probe of the raw path, so that a report can say "412 of 430 MiB/s, 96 %, sink".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::checksum::{UnitHasher, crc32c, xxh3_128_le};
 use fullbore_core::codec::{Compression, Encoder};
 use fullbore_core::device::{Device, Place};
+use fullbore_core::io::free_space;
 use fullbore_core::plan::Plan;
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::{self, Sink};
@@ -37,7 +39,7 @@ pub struct RawLimit {
     pub source: f64,
     /// Checksums and codec on all workers, in plain MiB/s.
     pub transform: f64,
-    /// Direct, sequential writes to all families at once, alone; `None` when none is a file.
+    /// Direct, sequential writes to all families at once, alone; `None` when none is a file, or no room for it.
     pub sink: Option<f64>,
     /// Both at the same time, as much written for what is read as the codec leaves of it, in source MiB/s: less than either
     /// where they share a disk. `None` when no family is a file.
@@ -58,15 +60,16 @@ pub fn measure(
     let samples = samples(source, plan.transfer_size as usize)?;
     let share = stored_share(&samples, compression)?;
     let directories = directories(devices);
+    let room = probe_bytes(&directories, plan)?;
     let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None };
     // A limit is the best that was seen: what else runs on the machine can only slow a probe down.
     for _ in 0..PROBES {
         raw.source = raw.source.max(measure_reads(source, plan, conduct)?);
         raw.transform = raw.transform.max(measure_transform(&samples, plan, compression, conduct)?);
-        if !directories.is_empty() {
-            let alone = measure_writes(&directories, plan, None, conduct)?;
+        if let Some(per_device) = room {
+            let alone = measure_writes(&directories, plan, per_device, None, conduct)?;
             raw.sink = Some(raw.sink.unwrap_or(0.0).max(alone));
-            let together = measure_copy(source, &directories, plan, share, conduct)?;
+            let together = measure_copy(source, (&directories, per_device), plan, share, conduct)?;
             raw.copy = Some(raw.copy.unwrap_or(0.0).max(together));
         }
     }
@@ -150,7 +153,7 @@ impl Copying {
 /// Reads and writes at once; source MiB/s.
 fn measure_copy(
     source: &dyn Source,
-    directories: &[PathBuf],
+    (directories, per_device): (&[PathBuf], u64),
     plan: &Plan,
     share: f64,
     conduct: &Conduct,
@@ -176,7 +179,7 @@ fn measure_copy(
                 })
             })
             .collect();
-        let written = readers.is_ok().then(|| measure_writes(directories, plan, Some(&copying), conduct));
+        let written = readers.is_ok().then(|| measure_writes(directories, plan, per_device, Some(&copying), conduct));
         copying.ended.store(true, Ordering::Release);
         for reader in readers? {
             reader.join().unwrap_or(Err(Error::Halted))?;
@@ -326,10 +329,33 @@ fn directories(devices: &[Device]) -> Vec<PathBuf> {
     devices.iter().filter_map(directory).collect()
 }
 
+/// How much a write probe writes for each family: at most a quarter of what is free, for the backup and others need the
+/// rest. `None` when no family is a file, or there is no room for that.
+fn probe_bytes(directories: &[PathBuf], plan: &Plan) -> Result<Option<u64>> {
+    let transfer = u64::from(plan.transfer_size);
+    let mut families: HashMap<u64, (u64, &Path)> = HashMap::new();
+    for directory in directories {
+        // A missing directory is the backup's to refuse or to make.
+        let Ok(metadata) = std::fs::metadata(directory) else { return Ok(None) };
+        families.entry(metadata.dev()).or_insert((0, directory)).0 += 1;
+    }
+    let different = directories.iter().collect::<BTreeSet<_>>().len() as u64;
+    let mut most = PROBE_BYTES.max(transfer) / different.max(1);
+    for (families, directory) in families.values() {
+        most = most.min(free_space(directory)? / 4 / families);
+    }
+    let whole = most / transfer * transfer;
+    Ok((different > 0 && whole > 0).then_some(whole))
+}
+
 /// Writes temporary files beside all families at once, as the backup will, and makes them durable; MiB/s of what was written.
-fn measure_writes(directories: &[PathBuf], plan: &Plan, copying: Option<&Copying>, conduct: &Conduct) -> Result<f64> {
-    let per_device =
-        PROBE_BYTES.max(plan.transfer_size.into()) / directories.iter().collect::<BTreeSet<_>>().len() as u64;
+fn measure_writes(
+    directories: &[PathBuf],
+    plan: &Plan,
+    per_device: u64,
+    copying: Option<&Copying>,
+    conduct: &Conduct,
+) -> Result<f64> {
     let pool = Pool::new(directories.len() * (plan.queue_depth + 1), plan.transfer_size as usize)?;
     let mut sinks = Vec::new();
     for (at, directory) in directories.iter().enumerate() {

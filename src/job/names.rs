@@ -4,8 +4,10 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
-/// What `--name-template` stands for when it is not given.
-pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{family}of{families}.bore";
+/// What `--name-template` stands for when it is not given. Two databases of one name may be backed up in one second.
+pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{id}-{family}of{families}.bore";
+/// Digits of `{id}`.
+const ID_DIGITS: usize = 4;
 
 /// What a template may name.
 pub(super) struct NameFields<'a> {
@@ -84,7 +86,7 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
         Error::usage(
             "--name-template",
             why,
-            "known are {database}, {kind}, {time}, {date}, {set}, {family}, {families}",
+            "known are {database}, {kind}, {time}, {date}, {set}, {id}, {family}, {families}",
         )
     };
     let mut name = String::new();
@@ -100,6 +102,8 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
             "time" => name.push_str(&fields.started.strftime("%Y%m%dT%H%M%SZ").to_string()),
             "date" => name.push_str(&fields.started.strftime("%Y%m%d").to_string()),
             "set" => name.push_str(fields.set_id),
+            // Its last digits are random; the first ones tell the time.
+            "id" => name.push_str(&fields.set_id[fields.set_id.len().saturating_sub(ID_DIGITS)..]),
             "family" => name.push_str(&family.to_string()),
             "families" => name.push_str(&families.to_string()),
             unknown => return Err(wrong(format!("`{{{unknown}}}` is not known"))),
@@ -126,7 +130,8 @@ pub(super) fn patterns(template: &str, database: &str) -> Vec<glob::Pattern> {
             .replace("{database}", &glob::Pattern::escape(database))
             .replace("{kind}", &kind.to_string())
             .replace("{time}", &time)
-            .replace("{date}", DATE);
+            .replace("{date}", DATE)
+            .replace("{id}", &"[0-9a-f]".repeat(ID_DIGITS));
         let any = ["{set}", "{family}", "{families}"].iter().fold(text, |text, field| text.replace(field, "*"));
         glob::Pattern::new(&any).ok()
     };
@@ -143,7 +148,7 @@ mod tests {
             database: "app",
             kind: SetKind::Full,
             started: "2026-11-21T10:00:00Z".parse().unwrap(),
-            set_id: "7",
+            set_id: "0192f0c1-2b3a-7c4d-8e5f-001122334455",
         }
     }
 
@@ -155,8 +160,8 @@ mod tests {
     fn stripes_are_spread_evenly_over_the_directories() {
         let devices = devices(&to(&["/mnt/a/", "/mnt/b/"]), Some(4), DEFAULT_TEMPLATE, &fields()).unwrap();
         let names: Vec<_> = devices.iter().map(ToString::to_string).collect();
-        assert_eq!(names[0], "/mnt/a/app-full-20261121T100000Z-1of4.bore");
-        assert_eq!(names[3], "/mnt/b/app-full-20261121T100000Z-4of4.bore");
+        assert_eq!(names[0], "/mnt/a/app-full-20261121T100000Z-4455-1of4.bore");
+        assert_eq!(names[3], "/mnt/b/app-full-20261121T100000Z-4455-4of4.bore");
     }
 
     #[test]
@@ -164,9 +169,9 @@ mod tests {
         let fit = |database: &str, name: &str| {
             patterns(DEFAULT_TEMPLATE, database).iter().any(|pattern| pattern.matches(name))
         };
-        assert!(fit("app", "app-full-20261121T100000Z-1of4.bore"));
-        assert!(fit("a[1]*", "a[1]*-differential-20261121T100000Z-12of40.bore"));
-        assert!(!fit("app", "app-archive-full-20261121T100000Z-1of4.bore"));
+        assert!(fit("app", "app-full-20261121T100000Z-4455-1of4.bore"));
+        assert!(fit("a[1]*", "a[1]*-differential-20261121T100000Z-0b1c-12of40.bore"));
+        assert!(!fit("app", "app-archive-full-20261121T100000Z-4455-1of4.bore"));
         assert!(patterns("{date}-{family}.bore", "app").is_empty());
     }
 

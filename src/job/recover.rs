@@ -2,8 +2,9 @@
 //! is whole, rolled back when it was surely never committed. Nothing whole is ever removed before its successor is
 //! whole under its own names, and nothing at all that a running backup holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
@@ -25,14 +26,17 @@ pub(super) struct Ours<'a> {
 /// What was done.
 #[derive(Default)]
 pub(super) struct Recovered {
+    /// Bytes that a rehearsal would have freed, by device number.
+    pub freed: HashMap<u64, u64>,
     /// What was changed.
     pub warnings: Vec<String>,
     /// What was left as it is.
     pub notes: Vec<String>,
 }
 
-/// Puts right what earlier runs have left beside `devices`, and in their directories what is of the same database.
-pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> {
+/// Puts right what earlier runs have left beside `devices`, and in their directories what is of the same database. A
+/// rehearsal changes nothing, and tells how much room the removal of what was never finished would make.
+pub(super) fn recover(devices: &[Device], ours: &Ours<'_>, rehearsal: bool) -> Result<Recovered> {
     let files = devices.iter().filter_map(|device| match device.place() {
         Place::File(path) => Some(spelled_once(&real_name(path))),
         Place::Directory(_) | Place::Null | Place::Pipe => None,
@@ -52,6 +56,11 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> 
         return Ok(Recovered::default());
     }
     scene.look(&names, &directories, &found);
+    if rehearsal {
+        let mut planned = Recovered::default();
+        found.iter().filter(|leftover| scene.is_unfinished(leftover)).for_each(|leftover| planned.count(leftover));
+        return Ok(planned);
+    }
     // A first family that was never finished is the proof that its set was not: it goes last, also should this run be
     // killed before.
     found.sort_by_key(|leftover| scene.is_proof(leftover));
@@ -66,6 +75,19 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>) -> Result<Recovered> 
         scene.settle_old(leftover)?;
     }
     Ok(scene.done)
+}
+
+impl Recovered {
+    fn count(&mut self, leftover: &Leftover) {
+        const SECTOR: u64 = 512;
+        if let Ok(metadata) = fs::metadata(&leftover.path) {
+            *self.freed.entry(metadata.dev()).or_default() += metadata.blocks() * SECTOR;
+            self.notes.push(format!(
+                "`{}`, which a killed backup had not finished, would be removed first",
+                leftover.path.display()
+            ));
+        }
+    }
 }
 
 /// The name with the real path of its directory, so that no file is met under two names.
@@ -91,6 +113,13 @@ impl Ours<'_> {
 /// True when both paths lead to one file here, or are the same words.
 fn same_file(one: &str, other: &str) -> bool {
     one == other || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
+}
+
+/// True while the file is the one that was looked at: another run may have put right the same meanwhile, and a backup
+/// have taken the name.
+fn is_still(path: &Path, seen: Option<&Look>) -> bool {
+    let known = |look: &Look| (look.header.clone(), look.unfinished);
+    media::look(path).as_ref().map(known) == seen.map(known)
 }
 
 /// What is known of the leftovers, and of the families around them.
@@ -203,9 +232,7 @@ impl Scene {
                 dead: true,
                 path,
             };
-            orphan.remove()?;
-            self.seen.remove(&orphan.path);
-            self.warn(&orphan, "removed", ": its set was never finished, for its backup was killed");
+            self.remove(&orphan, ": its set was never finished, for its backup was killed")?;
         }
         Ok(())
     }
@@ -218,9 +245,7 @@ impl Scene {
         if !id.is_some_and(|id| self.whole.contains(&id)) {
             let named = Uuid::try_parse(&leftover.set_id).ok();
             if unfinished || named.is_some_and(|id| self.uncommitted.contains(&id)) {
-                leftover.remove()?;
-                self.seen.remove(&leftover.path);
-                self.warn(leftover, "removed", ", which a killed backup had not finished");
+                self.remove(leftover, ", which a killed backup had not finished")?;
             } else {
                 self.note(
                     leftover,
@@ -249,40 +274,51 @@ impl Scene {
                 set_id: old.to_string(),
                 ..leftover.clone()
             };
-            self.rename(&standing, Path::new(&moved))?;
+            if !self.rename(&standing, Path::new(&moved))? {
+                return Ok(None);
+            }
             standing.path = moved.into();
             aside = Some(standing);
         }
-        self.rename(leftover, &leftover.name)?;
-        let path = leftover.path.display();
-        self.done.warnings.push(format!("gave `{path}` its name: a killed backup had finished it"));
+        if self.rename(leftover, &leftover.name)? {
+            let path = leftover.path.display();
+            self.done.warnings.push(format!("gave `{path}` its name: a killed backup had finished it"));
+        }
         Ok(aside)
     }
 
     /// `NAME.old-ID`: put back when nothing took its place, removed when a whole set did.
     fn settle_old(&mut self, leftover: &Leftover) -> Result<()> {
         if !leftover.name.exists() {
-            self.rename(leftover, &leftover.name)?;
-            let path = leftover.path.display();
-            let put = format!("put `{path}` back under its name: the backup that should replace it was killed");
-            self.done.warnings.push(put);
+            if self.rename(leftover, &leftover.name)? {
+                let path = leftover.path.display();
+                let put = format!("put `{path}` back under its name: the backup that should replace it was killed");
+                self.done.warnings.push(put);
+            }
         } else if self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| self.whole.contains(&id)) {
-            leftover.remove()?;
-            self.warn(leftover, "removed", ": the backup that replaced it is whole");
+            self.remove(leftover, ": the backup that replaced it is whole")?;
         }
         Ok(())
     }
 
-    fn rename(&mut self, leftover: &Leftover, to: &Path) -> Result<()> {
-        leftover.rename_to(to)?;
-        if let Some(look) = self.seen.remove(&leftover.path) {
+    /// True when this run did it, not another one that puts right the same.
+    fn rename(&mut self, leftover: &Leftover, to: &Path) -> Result<bool> {
+        let look = self.seen.remove(&leftover.path);
+        let renamed = leftover.rename_to(to, |path| is_still(path, look.as_ref()))?;
+        if let Some(look) = look.filter(|_| renamed) {
             self.seen.insert(to.to_owned(), look);
         }
-        Ok(())
+        Ok(renamed)
     }
 
-    fn warn(&mut self, leftover: &Leftover, what: &str, why: &str) {
-        self.done.warnings.push(format!("{what} `{}`{why}", leftover.path.display()));
+    fn remove(&mut self, leftover: &Leftover, why: &str) -> Result<()> {
+        let look = self.seen.remove(&leftover.path);
+        // What has no room yet may be a moment old, of a backup that has not locked it yet and makes it anew: no news.
+        let empty = fs::metadata(&leftover.path).is_ok_and(|metadata| metadata.blocks() == 0);
+        if leftover.remove(|path| is_still(path, look.as_ref()))? && !empty {
+            self.done.warnings.push(format!("removed `{}`{why}", leftover.path.display()));
+        }
+        Ok(())
     }
 
     fn note(&mut self, leftover: &Leftover, why: &str) {

@@ -333,6 +333,39 @@ fn a_target_without_room_for_the_estimate_is_refused_before_anything_is_written(
 }
 
 #[test]
+fn room_that_a_killed_backup_has_reserved_is_free_for_the_next_one() {
+    let Some(small) = SmallFileSystem::new("reserved room", "3m", Shape::default()) else { return };
+    let world = &small.world;
+    world.run("backup sqlite:app.db --to full/app.bore --compression none").done();
+    let size = world.read("full/app.bore").len();
+    fs::remove_file(world.at("full/app.bore")).unwrap();
+    let dead = "app.bore.new-0192f0c1-2b3a-7c4d-8e5f-001122334455";
+    world.write(&format!("full/{dead}"), &vec![0; (3 << 20) - size / 2]);
+    let line = "backup sqlite:app.db --to full/app.bore --compression none";
+    world.run(&format!("{line} --dry-run")).done().says(&["note: ", dead, "would be removed first"]);
+    assert!(world.at("full").join(dead).exists());
+    world.run(line).with_code(4).says(&["removed", dead]);
+    assert_eq!(world.names("full"), ["app.bore"]);
+    // Also when that is not enough, what was removed is told.
+    fs::remove_file(world.at("full/app.bore")).unwrap();
+    world.write(&format!("full/{dead}"), &[1; 4096]);
+    world.write("full/other", &vec![0; (3 << 20) - size / 2]);
+    world.run(line).refused(1, "full", "the backup needs about").says(&["removed", dead]);
+}
+
+#[test]
+fn the_probe_of_the_limit_takes_no_more_than_there_is_room_for() {
+    let Some(small) = SmallFileSystem::new("a small probe", "3m", Shape::default()) else { return };
+    let world = &small.world;
+    world.run("backup sqlite:app.db --to full/app.bore --measure-limit").done();
+    assert_eq!(world.names("full"), ["app.bore"]);
+    let measured = |line: &str| world.run(line).done().json()["limit"]["sink_mib_per_s"].clone();
+    let line = "backup sqlite:app.db --to full/app.bore --init --measure-limit --report json --max-transfer-size";
+    assert!(measured(&format!("{line} 64KiB")).is_number());
+    assert!(measured(&format!("{line} 1MiB")).is_null(), "no room for a single transfer: the backup goes on without");
+}
+
+#[test]
 fn a_disk_that_fills_up_during_the_backup_is_an_error_and_leaves_nothing() {
     // Every sample of the estimate is of zeros, so the estimate is far too small.
     let shape = Shape { rows: 10, ..Shape::default() };

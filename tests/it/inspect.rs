@@ -63,3 +63,23 @@ fn an_unreadable_family_is_named_in_the_list() {
     world.write("a/torn.bore", b"FULLBORE and then nothing");
     world.run("list --from a --from b").with_code(4).says(&["warning: ", "a/torn.bore"]);
 }
+
+#[test]
+fn what_would_steer_the_terminal_is_shown_and_not_sent() {
+    let world = World::with_database();
+    let mut backup = crate::program::command(world.folder(), ["backup", "sqlite:app.db", "--to", "a/x\u{1b}[2J.bore"]);
+    backup.args(["--name", "red\u{1b}[31m\nmedia set 7", "--description", "bell\u{7}\u{9b}2J\u{202e}"]);
+    crate::program::run(backup).done();
+    for line in ["list --from a", "inspect header --from a", "inspect label --from a", "inspect files --from a"] {
+        let ended = world.run(line).done();
+        let text = ended.text() + &ended.err;
+        assert!(
+            !text.contains(|letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}'),
+            "{text:?}"
+        );
+        assert!(!text.contains("\nmedia set 7"), "{text}");
+    }
+    world.run("inspect label --from a").done().text().find("red\\u{1b}[31m\\nmedia set 7").unwrap();
+    let label = world.run("inspect label --from a --json").done().json();
+    assert_eq!(label[0]["name"], "red\u{1b}[31m\nmedia set 7");
+}

@@ -70,6 +70,51 @@ fn dead_files_of_killed_backups_into_directories_are_notes_and_the_next_backup_r
 }
 
 #[test]
+fn two_databases_of_one_name_are_backed_up_into_one_directory_in_the_same_second() {
+    let world = World::new();
+    for folder in ["one", "two"] {
+        std::fs::create_dir(world.at(folder)).unwrap();
+        database::make(&world.at(folder).join("app.db"), Shape { rows: 150, ..Shape::default() });
+    }
+    for _ in 0..3 {
+        let running = ["one", "two"].map(|folder| world.start(&format!("backup sqlite:{folder}/app.db --to a/")));
+        for running in running {
+            running.wait().done();
+        }
+    }
+    assert_eq!(world.names("a").len(), 6);
+}
+
+#[test]
+fn recoveries_at_once_do_not_disturb_each_other() {
+    let world = World::with_database();
+    database::make(&world.at("other.db"), Shape::default());
+    world.run("backup sqlite:app.db --to a/1.bore --to a/2.bore").done();
+    let (id, first, second) = (set_id(&world, "a"), world.read("a/1.bore"), world.read("a/2.bore"));
+    world.run("key new --no-recovery k.key").done();
+    for at in 0..6 {
+        let _ = std::fs::remove_file(world.at("a/1.bore"));
+        world.write(&format!("a/1.bore.new-{id}"), &first[..first.len() / 2]);
+        world.write("a/2.bore", &second);
+        // Both own what stands beside the names that they are given.
+        let lines = ["app", "other"].map(|name| {
+            format!("backup sqlite:{name}.db --to a/1.bore --to a/2.bore --to b/{name}{at} --encrypt-to k.key")
+        });
+        let ended = lines.map(|line| world.start(&line)).map(crate::program::Running::wait);
+        for ended in &ended {
+            let lost =
+                ended.code == 1 && (ended.err.contains("exists already") || ended.err.contains("running backup"));
+            assert!([0, 4].contains(&ended.code) || lost, "{ended}");
+        }
+        assert!(ended.iter().any(|ended| ended.code != 1), "{} {}", ended[0], ended[1]);
+        for name in ["1.bore", "2.bore"] {
+            std::fs::remove_file(world.at("a").join(name)).unwrap();
+        }
+        assert!(world.names("a").is_empty(), "{:?}", world.names("a"));
+    }
+}
+
+#[test]
 fn encrypted_dead_files_are_known_by_their_names() {
     let world = World::with_database();
     world.run("key new --no-recovery k.key").done();

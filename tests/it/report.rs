@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::database;
 use crate::world::World;
 
 const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
@@ -130,4 +131,48 @@ fn a_report_that_cannot_be_written_is_an_error() {
         "No such file",
     );
     world.run("backup sqlite:app.db --to a/y.bore --report xml").with_code(2);
+}
+
+#[test]
+fn a_report_in_the_place_of_the_database_or_its_side_files_is_refused() {
+    let world = World::with_database();
+    database::sql(&world.at("app.db"), "PRAGMA journal_mode = delete");
+    std::os::unix::fs::symlink("app.db", world.at("link.db")).unwrap();
+    let before = world.names(".");
+    for name in ["app.db", "app.db-wal", "app.db-shm", "app.db-journal", "a/../app.db-wal"] {
+        for source in ["app.db", "link.db"] {
+            let line = format!("backup sqlite:{source} --to a/x.bore --report json:{name}");
+            world.run(&line).refused(2, name, "belongs to it");
+        }
+    }
+    world.run("backup sqlite:app.db --to a/x.bore").done();
+    for name in ["copy.db", "copy.db-wal"] {
+        world.run(&format!("restore --from a --into sqlite:copy.db --report json:{name}")).refused(
+            2,
+            name,
+            "belongs to it",
+        );
+    }
+    assert_eq!(world.names("."), before);
+}
+
+#[test]
+fn a_password_is_neither_in_an_error_nor_in_the_report() {
+    let world = World::with_database();
+    for line in [
+        "backup sqlite:app.db --to s3://AK:sekret@b/x --report json:r.json",
+        "backup mysql://u:sekret@h/x --to a/ --report json:r.json",
+        "backup mysql://u:sekret@h/x --to a/ --base a --report json:r.json",
+        "restore --from s3://AK:sekret@b/x --into sqlite:copy.db --report json:r.json",
+        "restore --from a --into mysql://u:sekret@h/x --report json:r.json",
+        "verify --from s3://AK:sekret@b/x --report json:r.json",
+        "list --from s3://AK:sekret@b/x",
+        "backup sqlite:app.db --to a/ --base s3://AK:sekret@b/x --kind differential --report json:r.json",
+    ] {
+        let ended = world.run(line);
+        assert!(ended.code != 0 && !ended.err.contains("sekret"), "{ended}");
+        let report = std::fs::read_to_string(world.at("r.json")).unwrap_or_default();
+        assert!(!report.contains("sekret"), "{line}: {report}");
+    }
+    world.run("backup mysql://u:sekret@h/x --to a/").with_code(2).says(&["mysql://u:***@h/x"]);
 }

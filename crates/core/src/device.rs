@@ -112,7 +112,27 @@ impl fmt::Display for Device {
 }
 
 fn refuse(text: &str, why: &str) -> Error {
-    Error::usage(format!("device `{text}`"), why, KNOWN)
+    Error::usage(format!("device `{}`", without_password(text)), why, KNOWN)
+}
+
+/// A URL as it may be shown: what stands for a password is `***`. Paths and `file:` URLs have none and stay as they are.
+pub fn without_password(url: &str) -> String {
+    const LOCAL: [&str; 4] = ["file", "sqlite", "dir", "nul"];
+    let hidden = || {
+        let (scheme, rest) = url.split_once(':')?;
+        let well_formed = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
+        let with_host = rest.starts_with("//") && !rest.starts_with("///");
+        if !well_formed || !with_host && LOCAL.iter().any(|local| scheme.eq_ignore_ascii_case(local)) {
+            return None;
+        }
+        // The last `@`, for nobody escapes the one in a password; too much is hidden rather than too little.
+        let (user_and_password, place) = rest.rsplit_once('@')?;
+        let slashes = if user_and_password.starts_with("//") { "//" } else { "" };
+        let (user, _) = user_and_password[slashes.len()..].split_once(':')?;
+        Some(format!("{scheme}:{slashes}{user}:***@{place}"))
+    };
+    hidden().unwrap_or_else(|| url.to_owned())
 }
 
 /// The scheme in lower case, if there is one. Before `://` it is whatever stands there; before a lone colon only a word
@@ -139,6 +159,7 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
             let slash = with_host.find('/').unwrap_or(with_host.len());
             let (host, path) = with_host.split_at(slash);
             if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                let host = host.rsplit('@').next().unwrap_or_default();
                 return Err(refuse(
                     text,
                     &format!("`{host}` stands where a file URL names a host; write three slashes"),
@@ -255,6 +276,26 @@ mod tests {
         }
         assert!(Device::parse("s3://bucket/key").unwrap_err().to_string().contains("object-store engine"));
         assert!(Device::parse("foo://x").unwrap_err().to_string().contains("foo"));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("s3://AK:sekret@b/x", "s3://AK:***@b/x"),
+            ("mysql://u:se/kr@et@h/x", "mysql://u:***@h/x"),
+            ("postgres:u:sekret@h", "postgres:u:***@h"),
+            ("mysql://:sekret@h", "mysql://:***@h"),
+            ("s3://AK@b/x", "s3://AK@b/x"),
+            ("mysql://h:3306/x", "mysql://h:3306/x"),
+            ("file:///a:b@c", "file:///a:b@c"),
+            ("/mnt/a:b@c", "/mnt/a:b@c"),
+            ("sqlite:/a:b@c", "sqlite:/a:b@c"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+        for url in ["s3://AK:sekret@b/x", "foo://u:sekret@h", "file://u:sekret@h/x"] {
+            assert!(!Device::parse(url).unwrap_err().to_string().contains("sekret"));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod sqlite;
 
 use std::time::Duration;
 
+use fullbore_core::device::without_password;
 use fullbore_core::halt::Halt;
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
@@ -94,7 +95,11 @@ pub trait Session: Send + Sync {
 pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     let known = SCHEMES.iter().map(|scheme| format!("{scheme}:…")).collect::<Vec<_>>().join(", ");
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::usage(url, "this is not a database URL", format!("write the engine before it: {known}")));
+        return Err(Error::usage(
+            without_password(url),
+            "this is not a database URL",
+            format!("write the engine before it: {known}"),
+        ));
     };
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {
@@ -105,7 +110,7 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         return Ok(Box::new(mysql::session::CloneSession::open(url, options)?));
     }
     let _ = (rest, options); // Unused in a build without engines.
-    Err(Error::usage(url, format!("no engine is called `{scheme}`"), format!("known are: {known}")))
+    Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), format!("known are: {known}")))
 }
 
 /// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it.
@@ -150,7 +155,7 @@ fn sqlite_path<'a>(url: &str, rest: &'a str) -> Result<&'a std::path::Path> {
     }
     if rest.starts_with("//") && !rest.starts_with("///") {
         return Err(Error::usage(
-            url,
+            without_password(url),
             "an SQLite database has no host",
             "write sqlite:PATH or sqlite:///absolute/path",
         ));

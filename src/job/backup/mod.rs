@@ -4,12 +4,12 @@ mod base;
 mod manifest;
 mod sinks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
 use fullbore_core::codec::Compression;
-use fullbore_core::device::Device;
+use fullbore_core::device::{Device, without_password};
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, SetHeader, SetKind};
@@ -94,7 +94,7 @@ struct Prepared {
 /// Whatever stops it; then nothing usable was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     report.kind = Some(request.kind.to_string());
-    report.database = Some(request.source.clone());
+    report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
     let identity =
@@ -107,7 +107,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         codec_bytes: plan.codec_bytes,
     };
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
-    let _exclusive = exclusive::take(&request.source, &identity, request.wait, conduct)?;
+    let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
     let halt = Halt::new();
     let options = Options {
         lock_timeout: request.lock_timeout,
@@ -142,7 +142,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// What a database is called on its media: its path, or the server without the account.
-fn path_of(source: &str) -> &str {
+pub fn path_of(source: &str) -> &str {
     let rest = source.split_once(':').map_or(source, |(_, path)| path);
     match rest.strip_prefix("//").filter(|_| !source.starts_with("sqlite:")) {
         Some(server) => {
@@ -157,6 +157,11 @@ fn path_of(source: &str) -> &str {
 fn database_of(source: &str) -> String {
     let path = path_of(source);
     std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+/// True for the file of the database at `path`, and for those that SQLite keeps beside it: they are nobody else's to write.
+pub fn is_of_database(path: &Path, file: &Path) -> bool {
+    sinks::is_of_database(path, &Device::file(file))
 }
 
 fn plan(request: &Request) -> Result<Plan> {
@@ -219,7 +224,7 @@ fn prepare(
     let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
-    estimate::check_room(&devices, expected_per_family)?;
+    sinks::make_room(request, &devices, expected_per_family, report)?;
     Ok(Prepared {
         devices,
         plan,
@@ -257,7 +262,7 @@ fn move_bytes(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<BackupOutcome> {
-    let sinks = sinks::open(request, prepared, report)?;
+    let sinks = sinks::open(request, prepared)?;
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Device, Identity, Place};
 use fullbore_core::media::FamilyHeader;
 use fullbore_core::sink::{self, Sink};
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::super::estimate;
 use super::super::media;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
@@ -29,13 +30,7 @@ pub(super) fn devices(request: &Request, path: &str, media_set_id: Uuid) -> Resu
 
 /// A backup must not be written over the database or its side files.
 fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
-    let Ok(source) = std::fs::canonicalize(path) else { return Ok(()) };
-    let sides = ["", "-wal", "-shm", "-journal"].map(|end| {
-        let mut name = source.clone().into_os_string();
-        name.push(end);
-        Device::file(name).identity()
-    });
-    match devices.iter().find(|device| device.identity().is_some() && sides.contains(&device.identity())) {
+    match devices.iter().find(|device| is_of_database(Path::new(path), device)) {
         Some(device) => Err(Error::usage(
             device.to_string(),
             "is the database itself, or a file that belongs to it",
@@ -43,6 +38,17 @@ fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
         )),
         None => Ok(()),
     }
+}
+
+/// The database at `path`, or a side file of it; either need not exist.
+pub(super) fn is_of_database(path: &Path, device: &Device) -> bool {
+    let Some(Identity::Path(database)) = Device::file(path).identity() else { return false };
+    ["", "-wal", "-shm", "-journal"].iter().any(|end| {
+        let mut name = database.clone().into_os_string();
+        name.push(end);
+        let side = Device::file(name).identity();
+        side.is_some() && side == device.identity()
+    })
 }
 
 /// The name of the database in the names of its families.
@@ -164,11 +170,17 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     ))
 }
 
-/// Puts right what earlier runs have left, checks what `--init` replaces, and opens all sinks.
-pub(super) fn open(request: &Request, prepared: &Prepared, report: &mut Report) -> Result<Vec<Box<dyn Sink>>> {
-    let recovered = recover::recover(&prepared.devices, &ours(request))?;
+/// Puts right what earlier runs have left, and then looks whether there is room for the backup. A plan only counts what
+/// would be removed.
+pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
+    let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
     report.warnings.extend(recovered.warnings);
     report.notes.extend(recovered.notes);
+    estimate::check_room(devices, per_family, &recovered.freed)
+}
+
+/// Checks what `--init` replaces, and opens all sinks.
+pub(super) fn open(request: &Request, prepared: &Prepared) -> Result<Vec<Box<dyn Sink>>> {
     let mut replaced = check_replaced(request, prepared)?.into_iter();
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for device in &prepared.devices {

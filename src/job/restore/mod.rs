@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::device::Device;
+use fullbore_core::device::{Device, without_password};
 use fullbore_core::io::free_space;
 use fullbore_core::media::StreamRecord;
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget};
@@ -38,7 +38,9 @@ impl Into {
     /// # Errors
     /// A usage error that names the known forms.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::usage(format!("--into {text}"), why, "write sqlite:FILE, dir:PATH or nul:");
+        let wrong = |why: &str| {
+            Error::usage(format!("--into {}", without_password(text)), why, "write sqlite:FILE, dir:PATH or nul:")
+        };
         match text.split_once(':') {
             Some(("sqlite" | "dir", "")) => Err(wrong("the path is missing")),
             Some(("sqlite", path)) => Ok(Into::Sqlite(path.into())),

@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::commit::{Names, is_set_id, real_name};
 use crate::error::{Error, Result};
@@ -76,41 +79,61 @@ fn understood(file_name: &[u8]) -> Option<(&[u8], LeftoverKind, String)> {
     (!name.is_empty()).then(|| (name, kind, id.to_owned()))
 }
 
+/// How long a lock is waited for, in steps of 10 ms: whoever merely looks holds it for an instant.
+const LOOKS: usize = 100;
+
 impl Leftover {
-    /// Removes the file, durably.
+    /// Removes the file, durably, if `same` still says so once nobody else can change it. True when this call did it:
+    /// another run may have been faster.
     ///
     /// # Errors
     /// Refuses when a running backup holds it, also one that has begun since it was found.
-    pub fn remove(&self) -> Result<()> {
-        let _lock = self.lock()?;
-        self.changed("remove", fs::remove_file(&self.path))
+    pub fn remove(&self, same: impl Fn(&Path) -> bool) -> Result<bool> {
+        let Some(_lock) = self.lock()? else { return Ok(false) };
+        Ok(same(&self.path) && self.changed("remove", fs::remove_file(&self.path))?)
     }
 
-    /// Gives the file the family's final name, durably: finishes a publication, or takes one back.
+    /// Gives the file the family's final name, durably: finishes a publication, or takes one back. As for
+    /// [`Leftover::remove`], only if `same` still says so; true when this call did it.
     ///
     /// # Errors
     /// When the name is taken, or a running backup holds the file.
-    pub fn rename_to(&self, name: &Path) -> Result<()> {
-        let _lock = self.lock()?;
-        self.changed("rename", rename_noreplace(&self.path, name))
+    pub fn rename_to(&self, name: &Path, same: impl Fn(&Path) -> bool) -> Result<bool> {
+        let Some(_lock) = self.lock()? else { return Ok(false) };
+        Ok(same(&self.path) && self.changed("rename", rename_noreplace(&self.path, name))?)
     }
 
-    /// Held while the name changes: a backup that starts now finds the file locked.
-    fn lock(&self) -> Result<File> {
-        let file = File::open(&self.path).map_err(|error| Error::io("open", self.path.display().to_string(), error))?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let hint = "wait until the other run of fullbore has ended";
-                Err(Error::refused(self.path.display().to_string(), "a running backup holds this file", hint))
+    /// Held while the name changes: a backup that starts now finds the file locked. `None` when the name does not lead to
+    /// the file any more: another run has settled it.
+    fn lock(&self) -> Result<Option<File>> {
+        let failed = |error| Error::io("open", self.path.display().to_string(), error);
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(failed)?,
+        };
+        let opened = file.metadata().map_err(failed)?;
+        let still_there =
+            || fs::metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == (opened.dev(), opened.ino()));
+        for _ in 0..LOOKS {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if still_there() => thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                // A file system without locks has no way to tell; the caller has asked for it.
+                Ok(()) | Err(TryLockError::Error(_)) => return Ok(still_there().then_some(file)),
             }
-            // A file system without locks has no way to tell; the caller has asked for it.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
         }
+        let hint = "wait until the other run of fullbore has ended";
+        Err(Error::refused(self.path.display().to_string(), "a running backup holds this file", hint))
     }
 
-    fn changed(&self, action: &str, result: io::Result<()>) -> Result<()> {
-        result.map_err(|error| Error::io(action, self.path.display().to_string(), error))?;
-        self.path.parent().map_or(Ok(()), sync_directory)
+    fn changed(&self, action: &str, result: io::Result<()>) -> Result<bool> {
+        match result {
+            // Without locks another run can still be faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(|error| Error::io(action, self.path.display().to_string(), error))?,
+        }
+        self.path.parent().map_or(Ok(()), sync_directory)?;
+        Ok(true)
     }
 }
 
@@ -162,13 +185,24 @@ mod tests {
         holder.lock().unwrap();
         let leftover = leftovers(&name).unwrap().remove(0);
         assert!(leftover.running);
-        assert!(leftover.remove().unwrap_err().to_string().contains("running backup"));
+        assert!(leftover.remove(|_| true).unwrap_err().to_string().contains("running backup"));
         drop(holder);
-        leftover.rename_to(&name).unwrap();
+        assert!(!leftover.rename_to(&name, |_| false).unwrap() && path.exists(), "it is another file by now");
+        assert!(leftover.rename_to(&name, |_| true).unwrap());
         assert!(name.exists() && leftovers(&name).unwrap().is_empty());
         fs::write(&path, "").unwrap();
-        assert!(leftover.rename_to(&name).is_err(), "a taken name is not overwritten");
-        leftover.remove().unwrap();
+        assert!(leftover.rename_to(&name, |_| true).is_err(), "a taken name is not overwritten");
+        // Somebody else looks at it for a moment.
+        let holder = File::open(&path).unwrap();
+        holder.lock_shared().unwrap();
+        let other = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(holder);
+        });
+        assert!(leftover.remove(|_| true).unwrap());
+        other.join().unwrap();
         assert!(!path.exists());
+        assert!(!leftover.remove(|_| true).unwrap(), "another run was faster");
+        assert!(!leftover.rename_to(&directory.path().join("b.bore"), |_| true).unwrap());
     }
 }

@@ -248,7 +248,7 @@ fn a_running_backup_is_no_leftover_and_cannot_be_replaced() {
     let mut sink = create(&place.name(), options(true)).unwrap();
     write(&mut sink, b"new").unwrap();
     let found = leftovers(&place.name()).unwrap();
-    assert!(found.len() == 1 && found[0].running && found[0].remove().is_err());
+    assert!(found.len() == 1 && found[0].running && found[0].remove(|_| true).is_err());
     let other = Options { init: true, ..Options::new("0192f0c1-2b3a-7c4d-8e5f-999999999999") };
     assert!(refusal(&place.name(), other).contains("running"));
     sink.sync().unwrap();
