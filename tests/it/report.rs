@@ -174,5 +174,5 @@ fn a_password_is_neither_in_an_error_nor_in_the_report() {
         let report = std::fs::read_to_string(world.at("r.json")).unwrap_or_default();
         assert!(!report.contains("sekret"), "{line}: {report}");
     }
-    world.run("backup mysql://u:sekret@h/x --to a/").with_code(2).says(&["mysql://u:***@h/x"]);
+    world.run("backup oracle://u:sekret@h/x --to a/").with_code(2).says(&["oracle://u:***@h/x"]);
 }

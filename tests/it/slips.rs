@@ -20,7 +20,7 @@ fn a_differential_does_not_replace_its_own_full() {
 fn a_report_overwrites_reports_only() {
     let world = World::with_database();
     let before = world.read("app.db");
-    world.run("backup sqlite:app.db --to a/x.bore --report json:app.db").refused(2, "app.db", "is no report");
+    world.run("backup sqlite:app.db --to a/x.bore --report json:app.db").refused(2, "app.db", "is the database itself");
     assert_eq!(world.read("app.db"), before);
     world.assert_no_media();
     world.run("backup sqlite:app.db --to a/x.bore --report json:a/x.bore").with_code(2);
