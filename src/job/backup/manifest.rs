@@ -72,29 +72,16 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
     numbered.map(|(device, family)| ManifestFamily { family, device: device.to_string() }).collect()
 }
 
+/// The streams with their names: as the header has them, or as they were found in the end.
 fn manifest_streams(set: &SetHeader, source: &dyn Source) -> Vec<ManifestStream> {
-    if set.open {
-        let found = |stream: Stream| ManifestStream {
-            id: stream.id,
-            name: stream.name,
-            layer: 0,
-            unit: stream.unit,
-            map_window: 0,
-            size: stream.size,
-        };
-        return source.found().into_iter().map(found).collect();
-    }
-    let name = |id: u16| {
-        let stream = source.streams().iter().find(|stream| stream.id == id);
-        stream.map_or_else(String::new, |stream| stream.name.clone())
-    };
-    let described = |stream: &StreamRecord| ManifestStream {
+    let map_window = |id: u16| set.streams.iter().find(|stream| stream.id == id).map_or(0, |stream| stream.map_window);
+    let described = |stream: Stream| ManifestStream {
         id: stream.id,
-        name: name(stream.id),
-        layer: stream.layer,
+        name: stream.name,
+        layer: 0,
         unit: stream.unit,
-        map_window: stream.map_window,
+        map_window: map_window(stream.id),
         size: stream.size,
     };
-    set.streams.iter().map(described).collect()
+    source.found().into_iter().map(described).collect()
 }
