@@ -43,6 +43,8 @@ pub struct Sequence {
     pub sets: Vec<usize>,
     /// Sets that were not used although they are newer, and why.
     pub warnings: Vec<String>,
+    /// Newer sets that were never finished.
+    pub notes: Vec<String>,
 }
 
 /// Chooses what to restore.
@@ -61,8 +63,16 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     if found[end].kind != SetKind::Full {
         sets.insert(0, base_of(found, end)?);
     }
-    let warnings = if choice.set.is_some() { Vec::new() } else { newer_but_incomplete(found, end) };
-    Ok(Sequence { sets, warnings })
+    let (mut warnings, mut notes) = (Vec::new(), Vec::new());
+    for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none()) {
+        match &newer.incomplete {
+            // What a running or killed backup has begun was never a backup.
+            Some(_) if newer.interrupted => notes.push(format!("{} is newer, but not finished", title(newer))),
+            Some(why) => warnings.push(format!("{} is newer, but cannot be used: {why}", title(newer))),
+            None => {}
+        }
+    }
+    Ok(Sequence { sets, warnings, notes })
 }
 
 /// What a set is called in messages.
@@ -198,18 +208,13 @@ fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
     }
 }
 
-fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> Vec<String> {
+fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> impl Iterator<Item = &FoundSet> {
     let full = &found[chosen];
     // A differential is later than its full, whatever the clock said.
     let later = |set: &&FoundSet| {
         set.started_at > full.started_at || (full.kind == SetKind::Full && set.base == Some(full.backup_set_id))
     };
-    let newer = found.iter().filter(later);
-    newer
-        .filter_map(|set| {
-            set.incomplete.as_ref().map(|why| format!("{} is newer, but cannot be used: {why}", title(set)))
-        })
-        .collect()
+    found.iter().filter(move |set| set.incomplete.is_some() && later(set))
 }
 
 fn list(found: &[FoundSet]) -> String {

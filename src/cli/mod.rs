@@ -55,11 +55,16 @@ fn run(arguments: Arguments) -> Result<u8> {
 /// The signal of a write beyond the greatest file size, by its number on Linux; signal-hook does not name it.
 const SIGXFSZ: i32 = 25;
 
-/// A conduct that hears SIGINT and SIGTERM. A second signal ends the process at once.
+/// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
 fn conduct() -> Result<Conduct> {
     let conduct = Conduct::default();
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    // Under nohup the job is to go on without its terminal.
+    if !ignores_hang_up() {
+        heard.push(signal_hook::consts::SIGHUP);
+    }
+    for signal in heard {
         let number = signal.cast_unsigned() as usize;
         let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)))
@@ -72,6 +77,13 @@ fn conduct() -> Result<Conduct> {
     let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
     Ok(conduct)
+}
+
+/// True when whoever started this process wants SIGHUP to be ignored. The mask is in hexadecimal, SIGHUP its lowest bit.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Runs a job with its progress display and report; gives the exit code.

@@ -86,13 +86,18 @@ pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Remarks)> {
         incomplete: heap
             .sets
             .iter()
-            .any(|found| found.set.incomplete.is_some() && !(any_whole && found.set.interrupted)),
+            .any(|found| found.set.incomplete.is_some() && !(any_whole && is_unfinished(found))),
     };
     if !any_whole {
         remarks.warnings.extend(leftovers.iter().map(named));
     }
     remarks.warnings.extend(chain::clock_doubts(&heap.known(), jiff::Timestamp::now().as_microsecond()));
     Ok((summaries, remarks))
+}
+
+/// True for what a killed or running backup has under its working names.
+fn is_unfinished(found: &Found) -> bool {
+    found.set.incomplete.is_some() && found.set.interrupted
 }
 
 fn summary(found: &Found) -> Result<SetSummary> {
@@ -138,18 +143,21 @@ fn show_codec((codec, level): (u8, i8)) -> String {
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
 pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest>, Vec<String>)> {
     let key = media::read_key(key.map(PathBuf::as_path))?;
-    let heap = media::find(from)?;
-    let nothing = Pool::new(0, 4096)?;
-    let mut manifests = Vec::new();
-    let mut notes = Vec::new();
-    for found in &heap.sets {
-        if let Some(why) = &found.set.incomplete {
-            notes.push(format!("{} cannot be read: {why}", chain::title(&found.set)));
-            continue;
+    let (manifests, notes) = media::settled(from, |heap| {
+        let nothing = Pool::new(0, 4096)?;
+        let (mut manifests, mut notes) = (Vec::new(), Vec::new());
+        let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
+        // Beside whole sets that of a killed or running backup is no news here.
+        for found in heap.sets.iter().filter(|found| !(any_whole && is_unfinished(found))) {
+            if let Some(why) = &found.set.incomplete {
+                notes.push(format!("{} cannot be read: {why}", chain::title(&found.set)));
+                continue;
+            }
+            let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+            manifests.extend(set.manifest().cloned());
         }
-        let set = media::open_set(found, &nothing, 1, key.as_ref())?;
-        manifests.extend(set.manifest().cloned());
-    }
+        Ok((manifests, notes))
+    })?;
     if let (true, Some(note)) = (manifests.is_empty(), notes.first()) {
         return Err(Error::incomplete("media set", note, "give all families of the set, also those on other disks"));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::cipher::{KeyFile, PublicKey, Sidecar, wrap_for};
+use fullbore_core::cipher::{KeyFile, PublicKey, Sidecar, WrappedKey, wrap_for};
 use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
 
@@ -44,33 +44,42 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec
     let secret = media::read_key(Some(key))?;
     let recipients: Vec<PublicKey> =
         encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect::<Result<_>>()?;
-    let heap = media::find(from)?;
-    let nothing = Pool::new(0, 4096)?;
-    let mut written = Vec::new();
-    for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
-        let mut set = media::open_set(found, &nothing, 1, secret.as_ref())?;
-        let (_, data_key) = set.parts_mut();
-        let Some(data_key) = data_key else { continue };
-        let records = wrap_for(&recipients, data_key, found.media_set_id.as_bytes())?;
-        let directories: BTreeSet<&Path> = found.paths.iter().filter_map(|path| path.parent()).collect();
-        for directory in directories {
-            let path = directory.join(media::sidecar_name(found.media_set_id));
-            let mut all = records.clone();
-            if path.is_file() {
-                // Those who were added by an earlier rewrap stay.
-                let before = Sidecar::read(&path)?.records;
-                all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
-            }
-            Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: all }.write(&path)?;
-            written.push(path);
+    let written = media::settled(from, |heap| {
+        let nothing = Pool::new(0, 4096)?;
+        let mut written = Vec::new();
+        for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
+            let mut set = media::open_set(found, &nothing, 1, secret.as_ref())?;
+            let (_, data_key) = set.parts_mut();
+            let Some(data_key) = data_key else { continue };
+            let records = wrap_for(&recipients, data_key, found.media_set_id.as_bytes())?;
+            written.extend(write_sidecars(found, &records)?);
         }
-    }
+        Ok(written)
+    })?;
     if written.is_empty() {
         return Err(Error::refused(
             "--from",
             "no encrypted backup set was found there",
             "name the families of an encrypted backup",
         ));
+    }
+    Ok(written)
+}
+
+/// Writes a set's rotated keys into every directory that holds a family of it.
+fn write_sidecars(found: &media::Found, records: &[WrappedKey]) -> Result<Vec<PathBuf>> {
+    let directories: BTreeSet<&Path> = found.paths.iter().filter_map(|path| path.parent()).collect();
+    let mut written = Vec::new();
+    for directory in directories {
+        let path = directory.join(media::sidecar_name(found.media_set_id));
+        let mut all = records.to_vec();
+        if path.is_file() {
+            // Those who were added by an earlier rewrap stay.
+            let before = Sidecar::read(&path)?.records;
+            all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
+        }
+        Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: all }.write(&path)?;
+        written.push(path);
     }
     Ok(written)
 }

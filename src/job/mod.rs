@@ -45,6 +45,7 @@ impl Conduct {
     pub fn check(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
+            1 => Err(Error::Cancelled { by: "SIGHUP" }),
             15 => Err(Error::Cancelled { by: "SIGTERM" }),
             _ => Err(Error::Cancelled { by: "SIGINT" }),
         }

@@ -43,22 +43,28 @@ pub(super) enum Media {
 
 impl Reading {
     /// The key, and the media: what every job that reads begins with.
-    pub(super) fn begin(&self, conduct: &Conduct, report: &mut Report) -> Result<(Option<SecretKey>, Media)> {
+    pub(super) fn begin(&self, conduct: &Conduct) -> Result<(Option<SecretKey>, Media)> {
         let key = media::read_key(self.key.as_deref())?;
         let found = if media::is_pipe(&self.from)? {
             Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
         } else {
-            let mut heap = media::find(&self.from)?;
-            if self.choice.latest {
-                heap.learn_databases(key.as_ref())?;
-            }
-            report.notes.extend(heap.notes.iter().cloned());
-            report.notes.extend(heap.leftover_notes());
-            Media::Heap(heap)
+            Media::Heap(self.find(key.as_ref())?)
         };
         Ok((key, found))
     }
+
+    /// What `--from` names now.
+    pub(super) fn find(&self, key: Option<&SecretKey>) -> Result<media::Heap> {
+        let mut heap = media::find(&self.from)?;
+        if self.choice.latest {
+            heap.learn_databases(key)?;
+        }
+        Ok(heap)
+    }
 }
+
+/// An opened set, with the pool that it is read through.
+pub(super) type Opened = (MediaSet, Arc<Pool>, UnpackPlan);
 
 /// Opens a set with a pool of the right size.
 pub(super) fn open(
@@ -66,13 +72,15 @@ pub(super) fn open(
     knobs: &Knobs,
     key: Option<&SecretKey>,
     report: &mut Report,
-) -> Result<(MediaSet, Arc<Pool>, UnpackPlan)> {
+) -> Result<Opened> {
     let nothing = Pool::new(0, 4096)?;
     let transfer_size = media::open_set(found, &nothing, 1, key)?.header().transfer_size;
     let plan = UnpackPlan::new(knobs, usize::from(found.families), transfer_size)?;
     claim(&plan, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
-    Ok((media::open_set(found, &pool, plan.queue_depth, key)?, pool, plan))
+    let set = media::open_set(found, &pool, plan.queue_depth, key)?;
+    report.warnings.extend(found.unreadable_sidecars());
+    Ok((set, pool, plan))
 }
 
 fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {

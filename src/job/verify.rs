@@ -17,7 +17,7 @@ use crate::report::Report;
 /// The first damage that was found, after everything else was looked at as well.
 pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
-    let (key, found) = request.begin(conduct, report)?;
+    let (key, found) = request.begin(conduct)?;
     let done = match found {
         Media::Piped(mut set) => {
             let outcome = reading::unpack(&mut set, &request.knobs, &NullTarget, conduct, report)?;
@@ -39,6 +39,7 @@ fn verify_found(
     report: &mut Report,
 ) -> Result<Result<()>> {
     heap.must_hold_something()?;
+    heap.book_notes(report);
     let known = heap.known();
     let all = request.choice == Choice::default();
     let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
@@ -91,6 +92,7 @@ fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     Err(first)
 }
 
+/// Verifies one set. One that another backup is just replacing is looked for under the names that it has now.
 fn verify_set(
     found: &media::Found,
     request: &Reading,
@@ -98,8 +100,25 @@ fn verify_set(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut set, pool, plan) = reading::open(found, &request.knobs, key, report)?;
-    let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
+    let mut again = None;
+    let opened = loop {
+        let found = again.as_ref().unwrap_or(found);
+        match reading::open(found, &request.knobs, key, report) {
+            Err(_) if !found.is_in_place() => {}
+            opened => break opened,
+        }
+        let heap = media::find(&request.from)?;
+        let same = |other: &media::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
+        let Some(moved) = heap.sets.into_iter().find(same) else {
+            let title = chain::title(&found.set);
+            report.warnings.push(format!("not verified: {title} was replaced or removed before it was its turn"));
+            return Ok(());
+        };
+        again = Some(moved);
+    };
+    let (mut set, pool, plan) = opened?;
+    let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)
+        .map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;
     reading::book(&outcome, report);
     Ok(())
 }

@@ -58,3 +58,17 @@ fn a_damaged_family_of_the_set_that_is_meant_stops_a_restore() {
         world.assert_no_copy();
     }
 }
+
+#[test]
+fn damage_inside_a_family_names_the_copy_that_is_beside_it() {
+    let world = with_two_sets();
+    std::fs::copy(world.at("a/2.bore"), world.at("a/copy-of-2.bore")).unwrap();
+    let middle = world.read("a/2.bore").len() / 2;
+    damage(&world, "a/2.bore", middle);
+    let hint = ["a/2.bore` is damaged", "there is a copy of it: name `a/copy-of-2.bore` in its place"];
+    world.run("verify --from a").with_code(3).says(&hint);
+    world.run("restore --from a --into sqlite:copy.db").with_code(3).says(&hint);
+    world.assert_no_copy();
+    world.run("restore --from a/1.bore --from a/copy-of-2.bore --into sqlite:copy.db").done();
+    world.assert_copy();
+}

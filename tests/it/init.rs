@@ -140,3 +140,33 @@ fn init_spares_a_file_that_is_no_family() {
     world.run("backup sqlite:app.db --to a/x.bore --init").refused(1, "a/x.bore", "is no media family");
     assert_eq!(std::fs::read_to_string(world.at("a/x.bore")).unwrap(), "Dear diary");
 }
+
+#[test]
+fn readers_beside_backups_that_replace_each_other_see_one_whole_set_at_any_time() {
+    let world = World::with_small_set("");
+    let backup = "backup sqlite:app.db --max-transfer-size 64KiB --to a/app.bore --to b/2.bore --init --quiet";
+    world.run(backup).done();
+    std::fs::copy(world.at("app.db"), world.at("first.db")).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..40 {
+                let ended = world.run(backup);
+                assert!([0, 4].contains(&ended.code), "{ended}");
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            for from in ["--from a --from b", "--from a/app.bore --from b/2.bore", "--from a/*.bore --from b/*.bore"] {
+                let _ = std::fs::remove_file(world.at("copy.db"));
+                world.run(&format!("restore {from} --into sqlite:copy.db")).done();
+                database::assert_same_file(&world.at("first.db"), &world.at("copy.db"));
+                let ended = world.run(&format!("verify {from}"));
+                let replaced = ended.code == 4 && ended.err.contains("was replaced or removed");
+                assert!(ended.code == 0 || replaced, "{ended}");
+                world.run(&format!("list {from}")).done();
+                world.run(&format!("inspect files {from}")).done();
+            }
+        }
+    });
+}

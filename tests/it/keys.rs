@@ -114,7 +114,7 @@ fn a_rewrapped_set_opens_with_the_new_key_and_its_media_are_unchanged() {
 }
 
 #[test]
-fn a_damaged_sidecar_is_refused_not_ignored() {
+fn one_damaged_sidecar_of_two_is_named_and_the_other_opens_the_set() {
     let world = encrypted();
     world.run("key new --no-recovery new.key").done();
     world.run("key rewrap --from a --from b --key k.key --encrypt-to new.key.pub").done();
@@ -123,5 +123,23 @@ fn a_damaged_sidecar_is_refused_not_ignored() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[40] ^= 4;
     fs::write(&path, bytes).unwrap();
-    world.run("verify --from a --from b --key new.key").refused(3, ".borekeys", "");
+    world.run("verify --from a --from b --key new.key").with_code(4).says(&["warning: ", ".borekeys", "checksum"]);
+}
+
+#[test]
+fn a_damaged_sidecar_does_not_stand_against_the_original_key() {
+    let world = encrypted();
+    world.run("key new --no-recovery new.key").done();
+    world.run("key rewrap --from a --from b --key k.key --encrypt-to new.key.pub").done();
+    let sidecars: Vec<_> = world.names("a").into_iter().filter(|name| name.ends_with(".borekeys")).collect();
+    for directory in ["a", "b"] {
+        world.write(&format!("{directory}/{}", sidecars[0]), b"torn");
+    }
+    for verb in ["verify", "restore --into sqlite:copy.db"] {
+        let ended = world.run(&format!("{verb} --from a --from b --key k.key"));
+        ended.with_code(4).says(&["warning: ", ".borekeys"]);
+    }
+    world.assert_copy();
+    // Who is only in the sidecar hears of it.
+    world.run("verify --from a --from b --key new.key").refused(3, ".borekeys", "damaged");
 }

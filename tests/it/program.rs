@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A run that has ended.
+#[derive(Debug)]
 pub struct Ended {
     pub line: String,
     /// The exit code; minus the signal's number when a signal ended it.

@@ -113,3 +113,24 @@ fn a_restore_does_not_take_the_place_of_what_it_reads() {
     }
     world.assert_restores("--from a");
 }
+
+#[test]
+fn of_restores_that_replace_one_database_at_once_none_disturbs_another() {
+    for mode in ["wal", "delete"] {
+        let world = with_old_copy();
+        database::sql(&world.at("copy.db"), &format!("PRAGMA journal_mode = {mode}"));
+        for _ in 0..4 {
+            let line = "restore --from a --into sqlite:copy.db --replace";
+            let running: Vec<_> = (0..3).map(|_| world.start(line)).collect();
+            let ended: Vec<_> = running.into_iter().map(crate::program::Running::wait).collect();
+            assert!(ended.iter().any(|ended| ended.code == 0), "{ended:?}");
+            for lost in ended.iter().filter(|ended| ended.code != 0) {
+                let known = ["another restore is replacing it", "another file took its name", "is in use"];
+                assert!(lost.code == 1 && known.iter().any(|why| lost.err.contains(why)), "{lost}");
+            }
+            let left: Vec<_> = world.names(".").into_iter().filter(|name| name.starts_with("copy.db")).collect();
+            assert_eq!(left, ["copy.db"], "{mode} {ended:?}");
+            world.assert_copy();
+        }
+    }
+}

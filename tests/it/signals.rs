@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM in each phase: a clear end, nothing that looks whole.
+//! SIGINT, SIGTERM and SIGHUP in each phase: a clear end, nothing that looks whole.
 
 use std::time::Duration;
 
@@ -14,7 +14,11 @@ fn stopped_after(running: Running, milliseconds: u64, signal: &str) {
     std::thread::sleep(Duration::from_millis(milliseconds));
     running.signal(signal);
     let begun = std::time::Instant::now();
-    let code = if signal == "INT" { 130 } else { 143 };
+    let code = match signal {
+        "HUP" => 129,
+        "INT" => 130,
+        _ => 143,
+    };
     let ended = running.wait().with_code(code).says(&["error: cancelled by", signal, "nothing usable was left behind"]);
     assert!(begun.elapsed() < Duration::from_secs(3), "it took {:?} to stop: {ended}", begun.elapsed());
 }
@@ -22,7 +26,7 @@ fn stopped_after(running: Running, milliseconds: u64, signal: &str) {
 #[test]
 fn a_signal_while_pages_are_copied_ends_the_backup_and_leaves_nothing() {
     let world = World::with_database();
-    for (at, signal) in [(300, "INT"), (700, "TERM"), (1500, "INT")] {
+    for (at, signal) in [(300, "INT"), (700, "TERM"), (1500, "HUP")] {
         stopped_after(world.start(&format!("backup sqlite:app.db --to a/ --to b/ --stripes 4 {SLOW}")), at, signal);
         world.assert_no_media();
     }
@@ -113,4 +117,18 @@ fn a_signal_during_a_restore_leaves_the_old_database() {
     if stopped == 0 {
         crate::program::skipped("a restore stopped in the middle", "every signal came too early or too late");
     }
+}
+
+#[test]
+fn a_backup_under_nohup_outlives_its_terminal() {
+    let world = World::with_database();
+    let program = env!("CARGO_BIN_EXE_fullbore");
+    // A shell's `trap '' HUP` is what nohup does: ignored signals stay ignored in what is started.
+    let script = format!("trap '' HUP; exec {program} backup sqlite:app.db --to a/app.bore --throttle 2MiB/s --quiet");
+    let mut child = std::process::Command::new("sh").args(["-c", &script]).current_dir(world.folder()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let sent = std::process::Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success(), "it had ended already");
+    assert!(child.wait().unwrap().success());
+    world.assert_restores("--from a");
 }

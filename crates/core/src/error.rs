@@ -67,7 +67,7 @@ pub enum Error {
     /// The user or a signal asked to stop.
     #[error("cancelled by {by}; nothing usable was left behind")]
     Cancelled {
-        /// "SIGINT", "SIGTERM".
+        /// "SIGINT", "SIGTERM", "SIGHUP".
         by: &'static str,
     },
     /// Another thread failed first; its error is the one to show.
@@ -91,6 +91,8 @@ pub enum Verdict {
     Interrupted,
     /// Stopped by SIGTERM: exit 143.
     Terminated,
+    /// Stopped by SIGHUP: exit 129.
+    HungUp,
 }
 
 impl Verdict {
@@ -102,6 +104,7 @@ impl Verdict {
             Verdict::Damaged => 3,
             Verdict::Interrupted => 130,
             Verdict::Terminated => 143,
+            Verdict::HungUp => 129,
         }
     }
 }
@@ -168,6 +171,7 @@ impl Error {
             Error::Usage { .. } => Verdict::Usage,
             Error::Damaged { .. } | Error::Incomplete { .. } => Verdict::Damaged,
             Error::Cancelled { by: "SIGTERM" } => Verdict::Terminated,
+            Error::Cancelled { by: "SIGHUP" } => Verdict::HungUp,
             Error::Cancelled { .. } => Verdict::Interrupted,
             Error::Io { .. } | Error::Refused { .. } | Error::Halted => Verdict::Failed,
         }

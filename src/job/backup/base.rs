@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{SetHeader, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::unpack::BaseMap;
@@ -30,9 +31,14 @@ pub(super) fn open(request: &Request) -> Result<Option<BaseMap>> {
         }
         (SetKind::Differential, false) => {}
     }
-    let source = path_of(&request.source);
-    let heap = media::find(&request.base).map_err(about_base)?;
     let key = media::read_key(request.key.as_deref())?;
+    let choose = |heap: &media::Heap| choose(heap, request, key.as_ref());
+    media::settled(&request.base, choose).map(Some).map_err(about_base)
+}
+
+/// The newest full of this database that can be a base.
+fn choose(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Result<BaseMap> {
+    let source = path_of(&request.source);
     let nothing = Pool::new(0, 4096)?;
     let mut passed_over = String::new();
     let fulls = heap.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full);
@@ -41,7 +47,7 @@ pub(super) fn open(request: &Request) -> Result<Option<BaseMap>> {
             passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
             continue;
         }
-        let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+        let set = media::open_set(found, &nothing, 1, key)?;
         if let Some(other) =
             set.manifest().map(|manifest| &manifest.database).filter(|name| !same_file_name(name, source))
         {
@@ -60,7 +66,7 @@ pub(super) fn open(request: &Request) -> Result<Option<BaseMap>> {
                 "name the recipients with --encrypt-to",
             ));
         }
-        return Ok(Some(base));
+        return Ok(base);
     }
     let why = if passed_over.is_empty() {
         "no full was found there".to_owned()

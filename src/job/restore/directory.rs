@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::{free_space, sync_directory};
 use fullbore_core::unpack::{DirectoryTarget, NullTarget};
 use fullbore_core::{Error, Result};
@@ -17,12 +16,11 @@ use crate::units::show_bytes;
 /// Restores an open set into `dir:PATH`, which is empty or missing. What is not complete is under another name.
 pub(super) fn restore(
     found: &media::Found,
+    (mut set, pool, plan): reading::Opened,
     request: &Request,
-    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut set, pool, plan) = reading::open(found, &request.reading.knobs, key, report)?;
     let streams = set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
     let size = streams.iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
@@ -31,9 +29,10 @@ pub(super) fn restore(
         report.status = "planned".into();
         return Ok(());
     }
+    let naming = |error| found.naming_copies(error);
     let target = match &request.into {
         Into::Null => {
-            let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
+            let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct).map_err(naming)?;
             reading::book(&outcome, report);
             return Ok(());
         }
@@ -50,7 +49,7 @@ pub(super) fn restore(
     let directory = unfinished.path();
     fullbore_engines::begin_directory(&found.header.engine, directory)?;
     let files = DirectoryTarget::create(directory, &streams)?;
-    let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct)?;
+    let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct).map_err(naming)?;
     files.finish()?;
     reading::book(&outcome, report);
     fullbore_engines::finish_directory(&found.header.engine, directory)?;

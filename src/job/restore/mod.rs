@@ -5,15 +5,15 @@ mod directory;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::io::free_space;
 use fullbore_core::media::StreamRecord;
-use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget};
+use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::restore as sqlite;
+use fullbore_engines::sqlite::{integrity, restore as sqlite};
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
@@ -77,7 +77,7 @@ pub struct Request {
 /// Whatever stops it; then the target is as it was.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
-    match request.reading.begin(conduct, report)? {
+    match request.reading.begin(conduct)? {
         (_, Media::Piped(mut set)) => restore_piped(&mut set, request, conduct, report)?,
         (key, Media::Heap(heap)) => restore_found(heap, request, key.as_ref(), conduct, report)?,
     }
@@ -86,24 +86,23 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// Which sets to restore, in order. A family that cannot be read does not stop it, but is named.
-fn choose(heap: &mut media::Heap, choice: &Choice, report: &mut Report) -> Result<Vec<usize>> {
+fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
     let known = heap.known();
     let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
-    let sequence = match (chain::choose(&known, choice), damaged) {
+    let mut sequence = match (chain::choose(&known, choice), damaged) {
         (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
             // It may be the missing family of the set that is meant.
             return Err(heap.unreadable.swap_remove(at).error);
         }
         (chosen, _) => chosen?,
     };
-    report.warnings.extend(sequence.warnings);
     if choice.set.is_none() {
-        report.warnings.extend(chain::clock_doubts(&known, jiff::Timestamp::now().as_microsecond()));
+        sequence.warnings.extend(chain::clock_doubts(&known, jiff::Timestamp::now().as_microsecond()));
     }
     for other in heap.unreadable.iter().filter(|unreadable| !unreadable.leftover) {
         let why = media::one_line(&other.error);
         let mine = |at: &usize| Some(heap.sets[*at].media_set_id) == other.set;
-        report.warnings.push(match other.set {
+        sequence.warnings.push(match other.set {
             Some(_) if sequence.sets.iter().any(mine) => format!("not used, for there is another of it: {why}"),
             Some(id) => format!("not used: {why}; it belongs to media set {id}"),
             None => {
@@ -111,29 +110,57 @@ fn choose(heap: &mut media::Heap, choice: &Choice, report: &mut Report) -> Resul
             }
         });
     }
-    Ok(sequence.sets)
+    Ok(sequence)
+}
+
+/// Chooses the sets and opens the first of them: once that is open, nobody takes it away any more. Where another backup has
+/// just taken its names, it chooses anew.
+fn choose_and_open(
+    mut heap: media::Heap,
+    request: &Request,
+    key: Option<&SecretKey>,
+    report: &mut Report,
+) -> Result<(Vec<media::Found>, reading::Opened)> {
+    loop {
+        let sequence = choose(&mut heap, &request.reading.choice)?;
+        let first = &heap.sets[sequence.sets[0]];
+        match reading::open(first, &request.reading.knobs, key, report) {
+            Err(_) if !first.is_in_place() => heap = request.reading.find(key)?,
+            opened => {
+                let opened = opened?;
+                refuse_media_as_target(request, &heap)?;
+                heap.book_notes(report);
+                report.warnings.extend(sequence.warnings);
+                report.notes.extend(sequence.notes);
+                let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
+                return Ok((sequence.sets.iter().filter_map(|&at| sets[at].take()).collect(), opened));
+            }
+        }
+    }
 }
 
 fn restore_found(
-    mut heap: media::Heap,
+    heap: media::Heap,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let sequence = choose(&mut heap, &request.reading.choice, report)?;
-    if let [only] = sequence[..]
-        && heap.sets[only].header.open
+    let (sequence, opened) = choose_and_open(heap, request, key, report)?;
+    if let [only] = &sequence[..]
+        && only.header.open
     {
-        return directory::restore(&heap.sets[only], request, key, conduct, report);
+        return directory::restore(only, opened, request, conduct, report);
     }
-    refuse_media_as_target(request, &heap)?;
-    let found: Vec<_> = sequence.iter().map(|&at| &heap.sets[at]).collect();
-    let total = found.iter().map(|found| found.database_bytes).sum();
+    let total = sequence.iter().map(|found| found.database_bytes).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
-    for (at, found) in found.iter().enumerate() {
-        let (mut set, pool, plan) = reading::open(found, &request.reading.knobs, key, report)?;
+    let mut opened = Some(opened);
+    for (at, found) in sequence.iter().enumerate() {
+        let (mut set, pool, plan) = match opened.take() {
+            Some(first) => first,
+            None => reading::open(found, &request.reading.knobs, key, report)?,
+        };
         let stream = only_stream(&set)?;
         if request.dry_run {
             plan_line(found, report);
@@ -143,14 +170,11 @@ fn restore_found(
             place = Some(Place::prepare(request, &set, stream.size, report)?);
         }
         let Some(place) = place.as_mut() else { continue };
-        let outcome = match place.file_target(&stream, at == 0)? {
-            None => reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?,
-            Some(target) => {
-                let outcome = reading::unpack_with(&mut set, &plan, &pool, &target, conduct)?;
-                target.sync()?;
-                outcome
-            }
-        };
+        let target = place.file_target(&stream, at == 0)?;
+        let into: &dyn Target = target.as_ref().map_or(&NullTarget, |target| target);
+        let outcome =
+            reading::unpack_with(&mut set, &plan, &pool, into, conduct).map_err(|error| found.naming_copies(error))?;
+        target.as_ref().map_or(Ok(()), FileTarget::sync)?;
         reading::book(&outcome, report);
     }
     match place {
@@ -279,7 +303,14 @@ impl Place {
             // Its lock tells a running restore from a killed one; others than its owner may not read it yet.
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             let made = made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
-            let _ = made.try_lock(); // A file system without locks has no way to tell.
+            // Another run that looks whether this is a leftover holds it for an instant.
+            let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
+            let _ = (0..100).any(|_| {
+                locked() || {
+                    std::thread::sleep(Duration::from_millis(1));
+                    false
+                }
+            });
             self.lock = Some(made);
         }
         let mut target = FileTarget::new();
@@ -304,7 +335,7 @@ impl Place {
 
     fn check_and_publish(restore: &sqlite::Restore, request: &Request) -> Result<Vec<String>> {
         if request.integrity_check {
-            let problems = sqlite::check(restore.temporary(), sqlite::Depth::Full)?;
+            let problems = integrity::check(restore.temporary(), integrity::Depth::Full)?;
             if let Some(problem) = problems.first() {
                 return Err(Error::refused(
                     restore.target().display().to_string(),

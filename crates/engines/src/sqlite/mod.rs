@@ -10,6 +10,7 @@ pub mod digest;
 pub mod frame_map;
 pub mod freelist;
 pub mod header;
+pub mod integrity;
 pub mod log;
 pub mod position;
 pub mod restore;

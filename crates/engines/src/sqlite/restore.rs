@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::{Error, Result};
@@ -128,6 +129,16 @@ impl Restore {
         let claim = Claim::take(&self.target)?;
         must_be_a_database(&claim)?;
         let old = claim.open_database(OpenOptions::new().read(true).write(true))?;
+        // Before SQLite opens it: the connection of a second restore would make side files beside what the first has put
+        // there. A file system without locks has no way to tell.
+        if matches!(old.file().try_lock(), Err(fs::TryLockError::WouldBlock)) {
+            return Err(Error::refused(
+                self.target.display().to_string(),
+                "another restore is replacing it just now",
+                "wait until that one has ended, then look whether this one is still wanted",
+            ));
+        }
+        must_still_be(&self.target, &old)?;
         self.take_over_owner(restored, &old.metadata()?, warnings);
         restored.sync_all().map_err(|e| io_error("sync", &self.temporary, e))?;
         hook(Step::Synced)?;
@@ -180,44 +191,6 @@ impl Restore {
     pub fn abandon(self) {
         let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
     }
-}
-
-/// How thorough [`check`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// `PRAGMA quick_check`: every page, without comparing indexes with their tables.
-    Quick,
-    /// `PRAGMA integrity_check`: everything.
-    Full,
-}
-
-/// Lets SQLite check a restored file that nobody else has open; gives the problems, none when it is sound. Takes no
-/// locks and makes no side files.
-pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
-    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
-    let escaped: String = real.as_os_str().as_bytes().iter().map(|&byte| escape(byte)).collect();
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let ask = || {
-        let connection = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?;
-        let pragma = if depth == Depth::Full { "PRAGMA integrity_check" } else { "PRAGMA quick_check" };
-        let mut answers = connection.prepare(pragma)?;
-        let answers = answers.query_map([], |row| row.get::<_, String>(0))?;
-        answers.collect::<rusqlite::Result<Vec<_>>>()
-    };
-    let mut problems = match ask() {
-        Err(error)
-            if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) =>
-        {
-            vec![error.to_string()]
-        }
-        answers => answers.map_err(|error| explain(path, error))?,
-    };
-    problems.retain(|problem| problem != "ok");
-    Ok(problems)
-}
-
-fn escape(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || byte == b'/' { char::from(byte).to_string() } else { format!("%{byte:02x}") }
 }
 
 /// The old database, locked so that nobody reads or writes it.
@@ -344,9 +317,16 @@ fn must_be_a_database(claim: &Claim) -> Result<()> {
     if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
 }
 
-/// A running restore holds a lock on its temporary file.
+/// A running restore holds a lock on its temporary file; one that has just begun takes it within an instant.
 fn is_being_written(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+    let is_locked =
+        || File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
+    let is_new = || fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
+    is_locked()
+        || is_new() && {
+            thread::sleep(Duration::from_millis(50));
+            is_locked() || !path.exists()
+        }
 }
 
 fn leftovers_of(target: &Path) -> Result<Vec<PathBuf>> {

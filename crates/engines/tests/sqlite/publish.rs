@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_engines::sqlite::restore::{self, Depth, Step, prepare};
+use fullbore_engines::sqlite::integrity::{self, Depth};
+use fullbore_engines::sqlite::restore::{Step, prepare};
 use fullbore_engines::sqlite::{Digest, content_digest};
 
 use crate::child::Child;
@@ -44,7 +45,7 @@ fn a_new_database_appears_under_its_name_only_when_complete() {
     let restore = prepare(&target, false).unwrap();
     assert!(restore.temporary().file_name().unwrap().to_str().unwrap().starts_with("new.db.restoring-"));
     std::fs::copy(&from, restore.temporary()).unwrap();
-    assert_eq!(restore::check(restore.temporary(), Depth::Full).unwrap(), Vec::<String>::new());
+    assert_eq!(integrity::check(restore.temporary(), Depth::Full).unwrap(), Vec::<String>::new());
     assert!(!target.exists());
     let steps = RefCell::new(Vec::new());
     let warnings = restore
@@ -226,9 +227,9 @@ fn damage_in_a_restored_file_is_found_before_it_is_published() {
     let mut bytes = std::fs::read(&from).unwrap();
     bytes[4096..8192].fill(0xee);
     std::fs::write(restore.temporary(), bytes).unwrap();
-    assert!(!restore::check(restore.temporary(), Depth::Quick).unwrap().is_empty());
+    assert!(!integrity::check(restore.temporary(), Depth::Quick).unwrap().is_empty());
     std::fs::write(restore.temporary(), [0; 5000]).unwrap();
-    assert!(!restore::check(restore.temporary(), Depth::Full).unwrap().is_empty());
+    assert!(!integrity::check(restore.temporary(), Depth::Full).unwrap().is_empty());
     restore.abandon();
 }
 

@@ -1,0 +1,107 @@
+//! A look at one file: its header and footer, not what stands between.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use fullbore_core::device::Device;
+use fullbore_core::io::Mode;
+use fullbore_core::media::{FOOTER, FamilyHeader, Footer, HEADER_MIN};
+use fullbore_core::pool::Pool;
+use fullbore_core::supply;
+use fullbore_core::unpack::Family;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::candidates::has_working_name;
+
+/// What the first bytes of every family are.
+const MAGIC: &[u8; 8] = b"FULLBORE";
+
+/// True when the first bytes of the file are those of a family. One that is gone, shorter, or closed to us does not begin so.
+///
+/// # Errors
+/// It cannot be told: the file is there and cannot be read.
+pub fn begins_like_a_family(path: &Path) -> Result<bool> {
+    let mut magic = [0; 8];
+    match fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) => Ok(magic == *MAGIC),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof | ErrorKind::IsADirectory => {
+                Ok(false)
+            }
+            _ => Err(Error::io("read", path.display().to_string(), error)),
+        },
+    }
+}
+
+/// What one look at a file told.
+pub struct Look {
+    /// Its header, if it has one that can be read.
+    pub header: Option<FamilyHeader>,
+    /// Header and footer are as they should be.
+    pub family: Option<Family>,
+    /// It could be read, and no footer is at its end: whoever wrote it never came so far.
+    pub unfinished: bool,
+}
+
+impl Look {
+    /// The media set of a family with header and footer.
+    pub fn set(&self) -> Option<Uuid> {
+        self.header.as_ref().filter(|_| !self.unfinished).map(|header| header.set.media_set_id)
+    }
+
+    /// When that set was begun.
+    pub fn started_at(&self) -> Option<i64> {
+        self.header.as_ref().filter(|_| !self.unfinished).map(|header| header.set.started_at)
+    }
+
+    /// True for a first family of the set `id` under its final name: a commit record.
+    pub fn is_published_first(&self, path: &Path, id: Uuid) -> bool {
+        self.set() == Some(id)
+            && self.header.as_ref().is_some_and(|header| header.family == 1)
+            && !has_working_name(path)
+    }
+}
+
+/// Looks at a file once; `None` when it cannot be read, or when only a newer program may judge it.
+pub fn look(path: &Path) -> Option<Look> {
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let nothing = Pool::new(0, 4096).ok()?;
+    match open(path, &nothing, 1).and_then(Family::open) {
+        Ok(family) => Some(Look { header: Some(family.header().clone()), family: Some(family), unfinished: false }),
+        Err(Error::Damaged { .. } | Error::Incomplete { .. }) => {
+            let file = fs::File::open(path).ok()?;
+            let mut end = vec![0; FOOTER];
+            let footer = match metadata.len().checked_sub(FOOTER as u64) {
+                Some(at) => file.read_exact_at(&mut end, at).map(|()| Footer::decode(&end).is_ok()).ok()?,
+                None => false,
+            };
+            Some(Look { header: header_of(&file), family: None, unfinished: !footer })
+        }
+        Err(_) => None,
+    }
+}
+
+/// The header alone, of a family whose end may be missing.
+pub(super) fn header_of(file: &fs::File) -> Option<FamilyHeader> {
+    let mut start = vec![0; HEADER_MIN];
+    file.read_exact_at(&mut start, 0).ok()?;
+    let length = FamilyHeader::length(&start).ok()?;
+    start.resize(length, 0);
+    file.read_exact_at(&mut start, 0).ok()?;
+    FamilyHeader::decode(&start).ok()
+}
+
+/// A family, going by its name, that this user may not read: to be named, not passed over.
+pub(super) fn is_hidden_family(path: &Path) -> bool {
+    let denied = matches!(fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+    denied && path.extension().is_some_and(|extension| extension == "bore")
+}
+
+/// Opens a family in a file; its blocks are read through `pool`.
+pub(super) fn open(path: &Path, pool: &Arc<Pool>, queue_depth: usize) -> Result<Box<dyn supply::Supply>> {
+    supply::open(&Device::file(path), pool, queue_depth, Mode::from_environment()?)
+}
