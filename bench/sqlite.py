@@ -20,46 +20,19 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-MIB = 1 << 20
-TRANSFER, DEPTH, STRIPES = 1 << 20, 8, 4
+from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, machine, run_rounds, say,
+                     size_of, table)
+
+STRIPES = 4
 CODECS = ("none", "lz4", "zstd:1", "gzip:1")
 PEERS = ("fio", "sqlite3", "zstd", "lz4", "pigz", "restic")
 MEMORY_BESIDE_POOL = 64 * MIB
-
-
-class Failed(Exception):
-    """A case that could not run; the others go on, and the table says so."""
-
-
-class Case:
-    """One thing to measure: a command, what it reads, where it writes, and what has to be made ready before."""
-
-    def __init__(self, name, command, reads, writes=(), stdout=None, before=None, environment=None, own_time=None):
-        self.name, self.command, self.reads, self.writes = name, command, reads, list(writes)
-        self.stdout, self.before, self.environment, self.own_time = stdout, before, environment, own_time
-        self.report = None
-
-    def with_report(self, path):
-        """fullbore writes its own account there."""
-        self.command, self.report = self.command + ["--report", f"json:{path}"], path
-        return self
-
-
-def size_of(text):
-    for unit, factor in (("GiB", 1 << 30), ("MiB", MIB)):
-        if text.endswith(unit):
-            return int(text[: -len(unit)]) * factor
-    raise argparse.ArgumentTypeError(f"{text}: write 4GiB or 256MiB")
 
 
 def arguments():
@@ -81,87 +54,6 @@ def arguments():
     return options
 
 
-def say(*words):
-    print(*words, file=sys.stderr, flush=True)
-
-
-def drop_caches():
-    """Whether the page cache could be dropped: root only."""
-    os.sync()
-    try:
-        with open("/proc/sys/vm/drop_caches", "w") as switch:
-            switch.write("3\n")
-        return True
-    except OSError:
-        return False
-
-
-def remove(path):
-    if os.path.isdir(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def files_under(path):
-    if os.path.isfile(path):
-        return [path]
-    return sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-
-
-def make_durable(paths):
-    for path in (file for each in paths for file in files_under(each)):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-
-
-def measure(case, work):
-    """Runs the case once: seconds as run and durable, CPU seconds, peak memory, bytes written."""
-    for path in case.writes:
-        remove(path)
-    if case.before:
-        case.before()
-    cold = drop_caches()
-    log = os.path.join(work, "log")
-    with open(log, "wb") as errors, open(case.stdout or log + ".out", "wb") as out:
-        begun = time.monotonic()
-        child = subprocess.Popen(case.command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-                                 env={**os.environ, **(case.environment or {})})
-        _, status, usage = os.wait4(child.pid, 0)
-        as_run = time.monotonic() - begun
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        with open(log, "rb") as errors:
-            text = errors.read()[-600:].decode(errors="replace").strip()
-        raise Failed(f"exit code {child.returncode}: {text}")
-    make_durable(case.writes)
-    durable = time.monotonic() - begun
-    if case.own_time:
-        with open(case.stdout or log + ".out") as out:
-            as_run = durable = case.own_time(out.read())
-    figures = {"as_run_s": as_run, "durable_s": durable, "cpu_s": usage.ru_utime + usage.ru_stime,
-               "peak_rss": usage.ru_maxrss * 1024, "cold": cold,
-               "written": sum(os.path.getsize(file) for path in case.writes for file in files_under(path))}
-    if case.report:
-        with open(case.report) as report:
-            report = json.load(report)
-        figures["pool"] = report["pool"]["bytes"]
-        figures["peak_rss_reported"] = report.get("peak_rss_bytes")
-        figures["bottleneck"] = report.get("bottleneck")
-        figures["written"] = figures["written"] or report["stored_bytes"]
-    for path in case.writes:
-        remove(path)
-    return figures
-
-
-def fio_seconds(text):
-    """fio's own run time, in seconds: that of the longer job where there are two."""
-    jobs = json.loads(text[text.index("{"):])["jobs"]
-    sides = [job["read"] if job["read"]["io_bytes"] else job["write"] for job in jobs]
-    return max(side["runtime"] for side in sides) / 1000 or 0.001
-
-
 HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 
 
@@ -179,16 +71,6 @@ def set_huge_pages(count):
             switch.write(f"{count}\n")
     except OSError:
         pass
-
-
-def fio_engine(folder):
-    """io_uring where the kernel allows it, as fullbore does it; else the next best."""
-    for engine in ("io_uring", "libaio", "psync"):
-        probe = ["fio", "--name=probe", "--size=1M", "--rw=write", f"--ioengine={engine}", f"--directory={folder}",
-                 "--unlink=1"]
-        if subprocess.run(probe, capture_output=True).returncode == 0:
-            return engine
-    return "psync"
 
 
 def raw_cases(work, database, size, media):
@@ -308,30 +190,6 @@ def codec_speeds(database):
     return json.loads(done.stdout)
 
 
-def run_rounds(cases, options, work):
-    """Figures of each case, one entry per counted round; `None` where it failed."""
-    figures, failures = {case.name: [] for case in cases}, {}
-    for number in range(options.rounds):
-        turn = number % len(cases)
-        for case in cases[turn:] + cases[:turn]:
-            if case.name in failures:
-                continue
-            try:
-                figure = measure(case, work)
-            except (Failed, OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
-                failures[case.name] = str(error) or type(error).__name__
-                say(f"round {number}: {case.name}: {failures[case.name]}")
-                for path in case.writes:
-                    remove(path)
-                continue
-            figure["bytes"] = case.reads
-            say(f"round {number}: {case.name}: {case.reads / MIB / figure['durable_s']:.0f} MiB/s"
-                + ("" if number else " (discarded)"))
-            if number:
-                figures[case.name].append(figure)
-    return {name: each for name, each in figures.items() if each and name not in failures}, failures
-
-
 def ratios(figures, codecs, cores):
     """The targets: (what, measured, target, as-run measured or None). A ratio is the median of the rounds' ratios."""
     def speeds(name, key="durable_s"):
@@ -388,23 +246,6 @@ def bounds(figures):
     return found
 
 
-def machine(options, work):
-    def first(command):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        except OSError:
-            return "not there"
-        return (done.stdout or done.stderr).strip().split("\n")[0]
-
-    with open("/proc/cpuinfo") as cpus:
-        model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "unknown")
-    return {"cpu": model, "cores": os.cpu_count(), "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MIB,
-            "kernel": platform.release(), "file_system": first(["findmnt", "-no", "FSTYPE,SOURCE,OPTIONS", "-T", work]),
-            "load_at_start": os.getloadavg()[0], "commit": first(["git", "rev-parse", "--short", "HEAD"]),
-            "fullbore": first([options.fullbore, "--version"]),
-            "peers": {name: first([name, "version" if name == "restic" else "--version"]) for name in PEERS}}
-
-
 def markdown(result):
     """The same as a table for people."""
     host = result["machine"]
@@ -414,14 +255,7 @@ def markdown(result):
              f"commit {host['commit']}.", ""]
     if not result["cold"]:
         lines += ["**The page cache could not be dropped (not root): these are warm figures.**", ""]
-    lines += ["| case | MiB/s durable | MiB/s as run | written, MiB | CPU s/GB | peak MiB |", "|---|---:|---:|---:|---:|---:|"]
-    for name, rounds in result["figures"].items():
-        def middle(of):
-            return statistics.median(of(figure) for figure in rounds)
-        speed = [middle(lambda f, key=key: f["bytes"] / MIB / f[key]) for key in ("durable_s", "as_run_s")]
-        lines.append(f"| {name} | {speed[0]:.0f} | {speed[1]:.0f} | {middle(lambda f: f['written']) / MIB:.0f} | "
-                     f"{middle(lambda f: f['cpu_s'] / (f['bytes'] / 1e9)):.2f} | {middle(lambda f: f['peak_rss']) / MIB:.0f} |")
-    lines += [f"| {name} | failed: {reason.splitlines()[-1]} | | | | |" for name, reason in result["failures"].items()]
+    lines += table(result["figures"], result["failures"])
     lines += ["", "| target | durable | as run | wanted | |", "|---|---:|---:|---:|---|"]
     for what, value, target, as_run in result["ratios"]:
         shown = "–" if value is None else f"{value:.2f}"
@@ -476,9 +310,9 @@ def main():
             cases = [case for case in cases if any(word in case.name for word in options.only)]
         if not cases:
             sys.exit("--only leaves no case")
-        host = machine(options, work)
+        host = machine(options.fullbore, work, PEERS)
         codecs = codec_speeds(database)
-        figures, failures = run_rounds(cases, options, work)
+        figures, failures = run_rounds(cases, options.rounds, work)
         cold = all(figure["cold"] for rounds in figures.values() for figure in rounds)
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "size": size, "rounds": options.rounds - 1,
                   "cold": cold, "machine": host, "codecs_in_memory": codecs, "figures": figures, "failures": failures,

@@ -106,7 +106,13 @@ pub fn bottleneck(stages: &[Stage]) -> Option<Bottleneck> {
         .max_by(|a, b| a.account.busy_share().total_cmp(&b.account.busy_share()))?;
     let shares: Vec<String> =
         stages.iter().map(|stage| format!("{} {:.0} %", stage.name, 100.0 * stage.account.busy_share())).collect();
-    Some(Bottleneck { stage: slowest.name, why: format!("busy most of its time ({})", shares.join(", ")) })
+    let how = if slowest.account.busy_share() >= 0.5 {
+        "busy most of its time"
+    } else {
+        // Small buffers, a short job, or a machine whose processors had other work: woken threads wait for one of them.
+        "the busiest, but no stage was busy most of its time: they waited for each other or for a processor"
+    };
+    Some(Bottleneck { stage: slowest.name, why: format!("{how} ({})", shares.join(", ")) })
 }
 
 /// Counters that a progress display reads while the job runs.
@@ -145,6 +151,13 @@ mod tests {
     fn the_stage_that_waits_least_is_the_bottleneck() {
         let stages = [stage("source", 30, 0, 70), stage("transform", 95, 3, 2), stage("sink", 20, 80, 0)];
         assert_eq!(bottleneck(&stages).unwrap().stage, "transform");
+    }
+
+    #[test]
+    fn where_no_stage_was_busy_the_account_says_so() {
+        let why = |busy| bottleneck(&[stage("media", 10, 0, 90), stage("transform", busy, 60, 0)]).unwrap().why;
+        assert!(why(200).starts_with("busy most of its time"));
+        assert!(why(30).contains("no stage was busy most of its time"));
     }
 
     #[test]

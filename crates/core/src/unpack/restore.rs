@@ -119,7 +119,8 @@ impl Unpack<'_> {
                 return;
             }
             thread::scope(|scope| {
-                let (to_workers, blocks) = bounded::<Work>(self.plan.workers);
+                // Room for all that the pool can hold: a short queue would make each hand-over wait for a thread to wake.
+                let (to_workers, blocks) = bounded::<Work>(self.plan.input_buffers);
                 let (to_writers, writes) = unbounded::<Write>();
                 let (shared, parsed, output, families) = (&shared, &parsed, &output, set.families_mut());
                 let start = move || {
