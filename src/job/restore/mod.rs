@@ -122,14 +122,12 @@ fn restore_found(
     report: &mut Report,
 ) -> Result<()> {
     let sequence = choose(&mut heap, &request.reading.choice, report)?;
-    if let [only] = sequence[..]
-        && heap.sets[only].header.open
-    {
-        return directory::restore(&heap.sets[only], request, key, conduct, report);
+    let found: Vec<_> = sequence.iter().map(|&at| &heap.sets[at]).collect();
+    if found.last().is_some_and(|found| found.header.open) {
+        return directory::restore(&found, request, key, conduct, report);
     }
     refuse_media_as_target(request, &heap)?;
-    let found: Vec<_> = sequence.iter().map(|&at| &heap.sets[at]).collect();
-    let total = found.iter().map(|found| found.database_bytes).sum();
+    let total = found.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
     for (at, found) in found.iter().enumerate() {
