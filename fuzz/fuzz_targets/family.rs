@@ -120,7 +120,7 @@ fn look_up(base: &BaseMap) {
     let mut entries = Vec::new();
     for stream in base.streams() {
         for unit in [0, 1, stream.size / u64::from(stream.unit)] {
-            let _ = base.entries(stream.id, unit * u64::from(stream.unit), 20, &mut entries);
+            let _ = base.entries(Some(stream.id), unit * u64::from(stream.unit), 20, &mut entries);
         }
     }
 }

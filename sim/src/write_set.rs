@@ -156,6 +156,8 @@ fn manifest(set: &SetHeader, map_seed: Option<u64>) -> Manifest {
         unit: record.unit,
         map_window: record.map_window,
         size: record.size,
+        identity: String::new(),
+        base: None,
     };
     Manifest {
         schema: 0,

@@ -330,7 +330,11 @@ pub fn headers(sets: &[SetSummary]) {
             line(&format!("  base        {base}"));
         }
         line(&format!("  started     {}", set.started_at));
-        line(&format!("  engine      {}, {}", value(&set.engine), show_bytes(set.database_bytes)));
+        line(&format!(
+            "  engine      {}, {}",
+            value(&set.engine),
+            set.database_bytes.map_or_else(|| "size not known".to_owned(), show_bytes)
+        ));
         for (what, value) in [("database", &set.database), ("name", &set.name), ("description", &set.description)] {
             if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
                 line(&format!("  {what:<11} {}", self::value(value)));

@@ -44,8 +44,8 @@ pub struct SetSummary {
     pub recipients: Vec<String>,
     /// Bytes of the families that are there.
     pub stored_bytes: u64,
-    /// Bytes of the restored database.
-    pub database_bytes: u64,
+    /// Bytes of the restored database; absent where only an encrypted manifest tells.
+    pub database_bytes: Option<u64>,
     /// MAXTRANSFERSIZE.
     pub max_transfer_size: u32,
     /// BLOCKSIZE.
@@ -119,7 +119,7 @@ fn summary(found: &Found) -> Result<SetSummary> {
         encrypted: !header.keys.is_empty(),
         recipients: header.keys.iter().map(|key| key.key_id.to_string()).collect(),
         stored_bytes: found.stored_bytes,
-        database_bytes: header.streams.iter().map(|stream| stream.size).sum(),
+        database_bytes: found.database_bytes,
         max_transfer_size: header.transfer_size,
         block_size: header.block_size,
         tool_version: header.tool_version,

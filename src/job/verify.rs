@@ -43,7 +43,7 @@ fn verify_found(
     let known = heap.known();
     let all = request.choice == Choice::default();
     let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
-    let total = chosen.iter().map(|&at| heap.sets[at].database_bytes).sum();
+    let total = chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut damage = Vec::new();
     for &at in &chosen {

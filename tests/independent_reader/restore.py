@@ -23,6 +23,7 @@ from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, M
 
 KIND_NAMES = {1: "full", 2: "differential", 3: "log"}
 MAP_ENTRY_LENGTH = 16
+UNKNOWN = b"\xff" * MAP_ENTRY_LENGTH
 ZEROS = bytes(1 << 20)
 
 
@@ -110,7 +111,13 @@ class MediaSet:
         names = {stream.name for stream in self.streams.values()}
         check(len(names) == len(self.streams), "two streams of one name")
         check(self.first.open_set or list(self.first.streams) == list(self.streams), "not the streams of the header")
-        check(not self.first.open_set or self.map_seed is None, "an open set with a page map")
+        mapped = [stream for stream in self.streams.values() if stream.map_window]
+        if self.first.open_set:
+            check(head.kind == FULL or not mapped, "a page map in a set that is no full")
+            check(all(stream.identity for stream in mapped) and (not mapped or self.map_seed is not None), "page map")
+            check(len({stream.identity for stream in mapped}) == len(mapped), "two streams of one identity")
+            bases = [stream.base for stream in self.streams.values() if stream.base is not None]
+            check(len(set(bases)) == len(bases) and (head.kind == DIFFERENTIAL or not bases), "bases")
 
     def check_stream(self, stream, check):
         """One record of `streams`, against its bounds and the stream table of the header."""
@@ -127,7 +134,12 @@ class MediaSet:
         check(0 <= stream.size < 1 << 63, f"stream {stream.id}: size")
         longest_run = stream.map_window * stream.unit
         check(0 <= longest_run < 1 << 32, f"stream {stream.id}: map_window")
-        check((stream.map_window > 0) == (self.map_seed is not None), f"stream {stream.id}: map_window without a map")
+        if self.first.open_set:
+            stream.identity, stream.base = getattr(stream, "identity", ""), getattr(stream, "base", None)
+            check(isinstance(stream.identity, str) and len(stream.identity.encode()) <= 256, f"stream {stream.id}: identity")
+            check(stream.base is None or type(stream.base) is int, f"stream {stream.id}: base")
+        else:
+            check((stream.map_window > 0) == (self.map_seed is not None), f"stream {stream.id}: map_window without a map")
         table = self.first.streams.get(stream.id, stream)
         check(all(getattr(table, name) == getattr(stream, name) for name in ("layer", "unit", "map_window", "size")),
               f"stream {stream.id}: not as in the stream table of the header")
@@ -166,7 +178,7 @@ class MediaSet:
 
     def restore_layers(self, files):
         """An open set (§3): one pass over all families for each layer, the lowest first; sizes at the end."""
-        layers, done, seen = {0}, set(), set()
+        layers, done, seen, maps = {0}, set(), set(), {id: {} for id in self.streams}
         while layers - done:
             layer = min(layers - done)
             for family in self.families:
@@ -176,18 +188,22 @@ class MediaSet:
                     if not done:
                         block.check(block.sequence not in seen, "sequence")
                         seen.add(block.sequence)
-                    block.check(block.kind != MAP, "a page map in an open set")
+                    if block.kind == MAP and not done:
+                        stream = self.streams.get(block.stream)
+                        block.check(stream is not None and block.layer == 0, f"page map of stream {block.stream}")
+                        check_map_block(block, stream, maps[stream.id])
                     if block.kind != DATA:
                         continue
-                    block.check(block.stream in self.streams, f"stream {block.stream} is not in the manifest")
                     block.check(block.layer >= highest, f"layer {block.layer} behind layer {highest}")
                     highest = block.layer
                     layers.add(block.layer)
-                    if block.layer == layer:
+                    if block.layer == layer and block.stream in self.streams:  # Else of a file that went.
                         self.apply(block, files[block.stream])
             done.add(layer)
         for id, stream in self.streams.items():
             files[id].truncate(stream.size)
+            if stream.map_window:
+                self.check_map(stream, files[id], maps[id])
 
     def apply(self, block, file):
         """Writes the runs of a DATA block where they belong."""
@@ -221,6 +237,9 @@ class MediaSet:
             for at in range(0, block.plain_length, MAP_ENTRY_LENGTH):
                 entry = block.plain[at : at + MAP_ENTRY_LENGTH]
                 number = first_unit + at // MAP_ENTRY_LENGTH
+                if self.first.open_set and entry == UNKNOWN:
+                    file.seek((number + 1) * stream.unit)
+                    continue
                 unit = file.read(min(stream.unit, stream.size - number * stream.unit))
                 digest = digest_of(unit, self.map_seed)
                 right = is_zero(unit) if is_zero(entry) else entry == (b"\1" + bytes(15) if is_zero(digest) else digest)
@@ -245,6 +264,15 @@ def check_map_block(block, stream, entries):
     entries[start // stream.unit] = block
 
 
+def check_bases(base, differential):
+    """What streams of a differential of an open set begin as (§3)."""
+    for stream in differential.streams.values():
+        if getattr(stream, "base", None) is not None:
+            begins = base.streams.get(stream.base)
+            differential.first.require(begins is not None and begins.unit == stream.unit and begins.map_window, 0,
+                                       f"stream {stream.id}: base {stream.base}")
+
+
 def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=()):
     """Restores a full, or a full and its differential, into `directory`; the names are set when all is checked."""
     newest = MediaSet(paths, key_file, sidecars)
@@ -255,7 +283,9 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
         base.first.require(base.first.header.kind == FULL, 55, "the base is not a full")
         base.first.require(base.first.header.backup_set_id == head.base_backup_set_id, 32,
                            f"not the base of {newest.first.path}")
-        for id in base.streams.keys() & newest.streams.keys():
+        newest.first.require(base.first.open_set == newest.first.open_set, 70, "flags not as in the base")
+        check_bases(base, newest)
+        for id in base.streams.keys() & newest.streams.keys() if not newest.first.open_set else ():
             newest.first.require(base.streams[id].unit == newest.streams[id].unit, 0, f"stream {id}: unit not as in the base")
         chain.insert(0, base)
     else:
@@ -266,10 +296,21 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
         newest.first.require(not os.path.lexists(target), 0, f"{target} exists already")
 
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=directory) as parts:
-        paths = {id: os.path.join(parts, str(id)) for media in chain for id in media.streams}
-        files = {id: open(path, "w+b") for id, path in paths.items()}
-        for media in chain:
-            media.restore_into(files)
+        def begun(name):
+            return open(os.path.join(parts, name), "w+b")
+
+        if newest.first.open_set:
+            full = {id: begun(f"full {id}") for id in chain[0].streams}
+            files = {id: full[stream.base] if getattr(stream, "base", None) is not None else begun(str(id))
+                     for id, stream in newest.streams.items()} if len(chain) > 1 else full
+            chain[0].restore_into(full)
+            if len(chain) > 1:
+                newest.restore_into(files)
+        else:
+            files = {id: begun(str(id)) for media in chain for id in media.streams}
+            for media in chain:
+                media.restore_into(files)
+        paths = {id: file.name for id, file in files.items()}
         for file in files.values():
             file.close()
         for id, stream in newest.streams.items():

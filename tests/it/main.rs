@@ -20,6 +20,8 @@ mod leftovers;
 mod many_sets;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "mysql")]
+mod mysql_differential;
 mod pipe;
 mod program;
 mod replace;

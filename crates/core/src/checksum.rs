@@ -80,6 +80,8 @@ impl Default for PlainDigest {
 
 /// What the page map holds for a unit that is zero or free; no hash ever equals it.
 pub const ZERO_UNIT: [u8; MAP_ENTRY] = [0; MAP_ENTRY];
+/// What the page map of an open set holds for a unit whose bytes were not written in one piece: a differential stores it always.
+pub const UNKNOWN_UNIT: [u8; MAP_ENTRY] = [0xFF; MAP_ENTRY];
 /// Bytes of one entry of the page map.
 pub(crate) const MAP_ENTRY: usize = 16;
 

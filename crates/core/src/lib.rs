@@ -14,6 +14,7 @@ pub mod cipher;
 mod key_store;
 pub mod codec;
 pub mod io;
+mod map_scratch;
 pub mod media;
 pub mod meter;
 pub mod pipeline;

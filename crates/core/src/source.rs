@@ -23,9 +23,10 @@ pub struct Extent {
     /// Phase of the restore: a higher layer is applied after every lower one. Only an open source has others than 0, and
     /// gives a higher one only when the readers of all lower extents have been asked for their next.
     pub layer: u16,
-    /// Where in the stream, in bytes; a multiple of the stream's unit.
+    /// Where in the stream, in bytes; a multiple of the stream's unit. (Of an open source it need not be: but only of units in
+    /// one piece can be said later whether they have changed.)
     pub offset: u64,
-    /// How many bytes: a multiple of the unit, except at the end of the stream.
+    /// How many bytes: a multiple of the unit, except at the end of the stream or of an open source.
     pub length: u32,
 }
 
@@ -45,9 +46,26 @@ pub trait Source: Sync {
         self.streams().iter().find(|stream| stream.id == id).cloned()
     }
 
+    /// What tells a stream of an open source from all others of the same backup, and is the same in the next backup of this
+    /// database for as long as it is the same file, whatever its name then: the id of a tablespace. At most 256 bytes, not
+    /// empty, and of one stream only among those [`found`](Self::found). `None`: it is always stored whole, and has no page map.
+    ///
+    /// This is all that an engine gives for differentials; it need not know whether one is made. The rule is about what is
+    /// *stored*: in layer 0 units whose bytes are those of the full are left out, in higher layers nothing is. So a page must be
+    /// read again until it is not torn *before* it is handed on, what replaces bytes of layer 0 must be in a higher layer (a
+    /// second reading of the same page, the log), and a log has no identity. A source sends all of a stream that has one: what
+    /// it does not send is as in the full, or what the log makes of it.
+    fn identity(&self, id: u16) -> Option<String> {
+        let _ = id;
+        None
+    }
+
     /// All streams, with their final names and sizes, once everything has been read.
-    fn found(&self) -> Vec<Stream> {
-        self.streams().to_vec()
+    ///
+    /// # Errors
+    /// A stream cannot be described: it would be missing.
+    fn found(&self) -> Result<Vec<Stream>> {
+        Ok(self.streams().to_vec())
     }
 
     /// Reader number `index` of `count`; each is used by one thread until it is exhausted.

@@ -87,6 +87,16 @@ pub trait Session: Send + Sync {
     /// What identifies the snapshot, for the manifest.
     fn position(&self) -> Result<serde_json::Value>;
 
+    /// Whether a full with this position (what [`position`](Self::position) gave then) is of the same database, so that a
+    /// differential can be made against it.
+    ///
+    /// # Errors
+    /// Why not, for the user, as `of another server (…)`. Engines whose databases are files are not asked.
+    fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
+        let _ = position;
+        Ok(())
+    }
+
     /// What the report says about it; final once everything has been read.
     fn facts(&self) -> Facts;
 }

@@ -3,17 +3,28 @@
 use std::path::Path;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::media::{SetHeader, SetKind};
+use fullbore_core::media::{Manifest, SetHeader, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
+use fullbore_engines::Session;
 
 use super::super::media;
 use super::{Request, path_of};
 use crate::chain;
 
-/// The page map of the full that a differential is made against.
-pub(super) fn open(request: &Request) -> Result<Option<BaseMap>> {
+/// Fulls that may be what a differential is made against, newest first.
+pub(super) struct Candidates {
+    /// Each with its position.
+    fulls: Vec<(media::Found, serde_json::Value)>,
+    passed_over: String,
+}
+
+/// The fulls that `--base` names, as far as they can be told apart before the database is asked; `None` without a differential.
+///
+/// # Errors
+/// None of them can be the base, or the request contradicts itself.
+pub(super) fn candidates(request: &Request) -> Result<Option<Candidates>> {
     match (request.kind, request.base.is_empty()) {
         (SetKind::Full, true) => return Ok(None),
         (SetKind::Full, false) => {
@@ -32,48 +43,83 @@ pub(super) fn open(request: &Request) -> Result<Option<BaseMap>> {
         (SetKind::Differential, false) => {}
     }
     let key = media::read_key(request.key.as_deref())?;
-    let choose = |heap: &media::Heap| choose(heap, request, key.as_ref());
-    media::settled(&request.base, choose).map(Some).map_err(about_base)
+    media::settled(&request.base, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
 }
 
-/// The newest full of this database that can be a base.
-fn choose(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Result<BaseMap> {
-    let source = path_of(&request.source);
+fn gather(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
     let nothing = Pool::new(0, 4096)?;
-    let mut passed_over = String::new();
-    let fulls = heap.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full);
-    for found in fulls {
-        if let Some(why) = &found.set.incomplete {
+    let mut candidates = Candidates { fulls: Vec::new(), passed_over: String::new() };
+    let Candidates { fulls, passed_over } = &mut candidates;
+    for found in heap.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full) {
+        let why = match &found.set.incomplete {
+            Some(why) => Some(why.clone()),
+            None => {
+                let set = media::open_set(found, &nothing, 1, key)?;
+                let why = set.manifest().and_then(|manifest| unfit(manifest, request));
+                if let (None, Some(manifest)) = (&why, set.manifest()) {
+                    fulls.push((found.clone(), manifest.position.checkpoint.clone()));
+                }
+                why
+            }
+        };
+        if let Some(why) = why {
             passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
-            continue;
+        } else if !is_server(&request.source) {
+            break; // Nothing more has to be asked.
         }
-        let set = media::open_set(found, &nothing, 1, key)?;
-        if let Some(other) =
-            set.manifest().map(|manifest| &manifest.database).filter(|name| !same_file_name(name, source))
-        {
-            passed_over.push_str(&format!("\n    {}: of another database, `{other}`", chain::title(&found.set)));
-            continue;
-        }
-        if set.manifest().is_some_and(|manifest| manifest.copy_only) {
-            passed_over.push_str(&format!("\n    {}: taken with --copy-only", chain::title(&found.set)));
-            continue;
-        }
-        let base = BaseMap::open(set)?;
-        if base.is_encrypted() && request.encrypt_to.is_empty() {
-            return Err(Error::usage(
-                "--kind differential",
-                "its full is encrypted, and this differential would be written in clear",
-                "name the recipients with --encrypt-to",
-            ));
-        }
-        return Ok(base);
     }
-    let why = if passed_over.is_empty() {
-        "no full was found there".to_owned()
-    } else {
-        format!("no full there can be the base:{passed_over}")
-    };
-    Err(Error::incomplete("--base", why, "take a full first, and name its families"))
+    if candidates.fulls.is_empty() { Err(candidates.none()) } else { Ok(candidates) }
+}
+
+/// Why a full cannot be the base, as far as it shows in its manifest.
+fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
+    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
+    if manifest.engine != engine {
+        return Some(format!("of another engine, {}", manifest.engine));
+    }
+    // Of a server the session knows better than its name: it has many.
+    if !is_server(&request.source) && !same_file_name(&manifest.database, path_of(&request.source)) {
+        return Some(format!("of another database, `{}`", manifest.database));
+    }
+    manifest.copy_only.then(|| "taken with --copy-only".to_owned())
+}
+
+fn is_server(source: &str) -> bool {
+    source.split_once(':').is_some_and(|(scheme, rest)| scheme != "sqlite" && rest.starts_with("//"))
+}
+
+impl Candidates {
+    /// The page map of the newest full of the database that the session has open.
+    ///
+    /// # Errors
+    /// None of them is of this database, or it is encrypted and the differential would not be.
+    pub fn choose(mut self, session: &dyn Session, request: &Request) -> Result<BaseMap> {
+        let key = media::read_key(request.key.as_deref())?;
+        for (found, position) in std::mem::take(&mut self.fulls) {
+            if let Err(why) = session.accepts_base(&position) {
+                self.passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
+                continue;
+            }
+            let base = BaseMap::open(media::open_set(&found, &Pool::new(0, 4096)?, 1, key.as_ref())?)?;
+            if base.is_encrypted() && request.encrypt_to.is_empty() {
+                return Err(Error::usage(
+                    "--kind differential",
+                    "its full is encrypted, and this differential would be written in clear",
+                    "name the recipients with --encrypt-to",
+                ));
+            }
+            return Ok(base);
+        }
+        Err(self.none())
+    }
+
+    fn none(&self) -> Error {
+        let why = match self.passed_over.as_str() {
+            "" => "no full was found there".to_owned(),
+            passed_over => format!("no full there can be the base:{passed_over}"),
+        };
+        Error::incomplete("--base", why, "take a full first, and name its families")
+    }
 }
 
 /// A database may be named by different paths, but not by different file names.

@@ -1,12 +1,13 @@
 //! What a set says of itself: the streams in its header, and its manifest.
 
-use fullbore_core::Result;
+use std::collections::HashMap;
+
 use fullbore_core::device::Device;
-use fullbore_core::media::{
-    Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
-};
+use fullbore_core::media::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind, StreamRecord};
 use fullbore_core::pipeline::map_window;
 use fullbore_core::source::{Source, Stream};
+use fullbore_core::unpack::BaseMap;
+use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
 use super::{Prepared, Request, database_of};
@@ -60,7 +61,7 @@ pub(super) fn manifest(
         block_size: set.block_size,
         transfer_size: set.transfer_size,
         families: manifest_families(&prepared.devices),
-        streams: manifest_streams(set, session.source()),
+        streams: manifest_streams(prepared, session.source())?,
         map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
         position: Position { first: position.clone(), checkpoint: position.clone(), last: position },
         warnings: warnings.iter().cloned().chain(more).collect(),
@@ -73,15 +74,77 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
 }
 
 /// The streams with their names: as the header has them, or as they were found in the end.
-fn manifest_streams(set: &SetHeader, source: &dyn Source) -> Vec<ManifestStream> {
-    let map_window = |id: u16| set.streams.iter().find(|stream| stream.id == id).map_or(0, |stream| stream.map_window);
+fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<ManifestStream>> {
+    let set = &prepared.set;
+    let windows: HashMap<u16, u32> = set.streams.iter().map(|stream| (stream.id, stream.map_window)).collect();
     let described = |stream: Stream| ManifestStream {
         id: stream.id,
         name: stream.name,
         layer: 0,
         unit: stream.unit,
-        map_window: map_window(stream.id),
+        map_window: windows.get(&stream.id).copied().unwrap_or(0),
         size: stream.size,
+        identity: String::new(),
+        base: None,
     };
-    source.found().into_iter().map(described).collect()
+    let mut streams: Vec<ManifestStream> = source.found()?.into_iter().map(described).collect();
+    if set.open {
+        streams.iter_mut().for_each(|stream| stream.identity = source.identity(stream.id).unwrap_or_default());
+        forget_doubles(&mut streams);
+        match &prepared.base {
+            Some(base) => find_bases(&mut streams, base, source)?,
+            None if prepared.map_seed.is_some() => {
+                let mapped = streams.iter_mut().filter(|stream| !stream.identity.is_empty());
+                mapped.for_each(|stream| stream.map_window = map_window(stream.unit, set.transfer_size));
+            }
+            None => {}
+        }
+    }
+    Ok(streams)
+}
+
+/// An identity that two streams have is none: they are stored whole, and no differential begins as one of them.
+fn forget_doubles(streams: &mut [ManifestStream]) {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    streams.iter().for_each(|stream| *times.entry(stream.identity.clone()).or_default() += 1);
+    let doubles = streams.iter_mut().filter(|stream| times.get(&stream.identity).is_some_and(|&times| times > 1));
+    doubles.for_each(|stream| stream.identity.clear());
+}
+
+/// What each stream of a differential begins as: what its units were compared with.
+fn find_bases(streams: &mut [ManifestStream], base: &BaseMap, source: &dyn Source) -> Result<()> {
+    for stream in streams {
+        let identity = source.identity(stream.id).unwrap_or_default();
+        stream.base = base.stream_like(&identity, stream.unit);
+        if stream.base.is_some() && stream.identity.is_empty() {
+            return Err(Error::refused(
+                &stream.name,
+                format!("is one of two files that are both `{identity}`, so that neither can be told from the full"),
+                "take a full (--kind full)",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_that_two_streams_have_is_none() {
+        let stream = |id, identity: &str| ManifestStream {
+            id,
+            name: String::new(),
+            layer: 0,
+            unit: 4096,
+            map_window: 0,
+            size: 0,
+            identity: identity.into(),
+            base: None,
+        };
+        let mut streams = [stream(1, "a"), stream(2, "b"), stream(3, "a"), stream(4, ""), stream(5, "")];
+        forget_doubles(&mut streams);
+        assert_eq!(streams.map(|stream| stream.identity), ["", "b", "", "", ""]);
+    }
 }

@@ -7,6 +7,7 @@ mod sinks;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
@@ -15,9 +16,7 @@ use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, SetHeader, SetKind};
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
-use fullbore_core::source::Source;
 use fullbore_core::unpack::BaseMap;
-use fullbore_core::{Error, Result};
 use fullbore_engines::{Options, Session};
 use uuid::Uuid;
 
@@ -119,9 +118,10 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         accept_unverified: request.accept_unverified,
         install_clone_plugin: request.install_clone_plugin,
     };
-    let base = base::open(request)?;
+    let candidates = base::candidates(request)?;
     // It may have to wait for a lock.
     let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
+    let base = candidates.map(|candidates| candidates.choose(&*session, request)).transpose()?;
     let prepared = prepare(request, plan, base, &*session, report)?;
     if request.dry_run {
         report.status = "planned".into();
@@ -177,7 +177,6 @@ fn prepare(
     report: &mut Report,
 ) -> Result<Prepared> {
     let source = session.source();
-    refuse_kind(source, request)?;
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
     let devices = sinks::devices(request, path, media_set_id)?;
@@ -192,8 +191,7 @@ fn prepare(
     };
     let map_seed = match &base {
         Some(base) => Some(base.seed()),
-        // An open set has no page map yet.
-        None => (request.kind == SetKind::Full && !source.is_open()).then(random_seed),
+        None => (request.kind == SetKind::Full).then(random_seed),
     };
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
@@ -236,15 +234,6 @@ fn prepare(
         expected_per_family,
         file_mode: Mode::from_environment()?,
     })
-}
-
-/// An open set has no page map yet, and so no differentials.
-fn refuse_kind(source: &dyn Source, request: &Request) -> Result<()> {
-    if !source.is_open() || request.kind == SetKind::Full {
-        return Ok(());
-    }
-    let why = format!("a {} backup of this engine cannot be made yet", request.kind);
-    Err(Error::refused(database_of(&request.source), why, "take a full (--kind full)"))
 }
 
 /// 64 bits from the system's randomness.

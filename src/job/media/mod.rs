@@ -33,6 +33,7 @@ const LOOKS: usize = 25;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One media set among those that were found.
+#[derive(Clone)]
 pub struct Found {
     /// For choosing.
     pub set: FoundSet,
@@ -48,8 +49,8 @@ pub struct Found {
     pub media_set_id: Uuid,
     /// What all its families share.
     pub header: SetHeader,
-    /// Bytes of the restored database: what a full unpacks to.
-    pub database_bytes: u64,
+    /// Bytes of the restored database: what a full unpacks to. `None`: its manifest tells, which is encrypted or missing.
+    pub database_bytes: Option<u64>,
 }
 
 /// Everything that `--from` names.
@@ -263,8 +264,13 @@ fn describe(id: Uuid, mut members: Vec<Family>, notes: &mut Vec<String>) -> Foun
     let header = members[0].header().set.clone();
     let paths: Vec<PathBuf> = members.iter().map(|family| PathBuf::from(family.device())).collect();
     let stored_bytes = members.iter().filter_map(Family::size).sum();
-    let database_bytes = header.streams.iter().map(|stream| stream.size).sum();
     let incomplete = MediaSet::check_whole(&members).err().map(|error| one_line(&error));
+    let in_manifest = header.open && header.keys.is_empty() && incomplete.is_none();
+    let manifest = if in_manifest { members[0].manifest(None).ok() } else { None };
+    let database_bytes = match header.open {
+        false => Some(header.streams.iter().map(|stream| stream.size).sum()),
+        true => manifest.map(|manifest| manifest.streams.iter().map(|stream| stream.size).sum()),
+    };
     let set = FoundSet {
         backup_set_id: header.backup_set_id,
         media_set_id: id,

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::{free_space, sync_directory};
-use fullbore_core::unpack::{DirectoryTarget, NullTarget};
+use fullbore_core::media::ManifestStream;
+use fullbore_core::pool::Pool;
+use fullbore_core::unpack::{BaseTarget, DirectoryTarget, NullTarget, Target};
 use fullbore_core::{Error, Result};
 
 use super::super::reading;
@@ -13,29 +16,44 @@ use super::{Into, Request, plan_line};
 use crate::report::Report;
 use crate::units::show_bytes;
 
-/// Restores an open set into `dir:PATH`, which is empty or missing. What is not complete is under another name.
+/// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
+/// under another name.
 pub(super) fn restore(
-    found: &media::Found,
-    (mut set, pool, plan): reading::Opened,
+    chain: &[media::Found],
+    opened: reading::Opened,
     request: &Request,
+    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let streams = set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
-    let size = streams.iter().map(|stream| stream.size).sum();
-    conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
+    let nothing = Pool::new(0, 4096)?;
+    let streams = |found: &media::Found| {
+        let set = media::open_set(found, &nothing, 1, key)?;
+        Ok(set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default())
+    };
+    let streams = chain.iter().map(streams).collect::<Result<Vec<Vec<ManifestStream>>>>()?;
+    let (Some(last), Some(found)) = (streams.last(), chain.last()) else { return Ok(()) };
+    let size_of = |streams: &[ManifestStream]| streams.iter().map(|stream| stream.size).sum::<u64>();
+    let total = streams.iter().map(|streams| size_of(streams)).sum();
+    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     if request.dry_run {
-        plan_line(found, report);
+        chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
         return Ok(());
     }
-    let naming = |error| found.naming_copies(error);
+    let mut opened = Some(opened);
+    let mut unpack = |found: &media::Found, target: &dyn Target| {
+        let (mut set, pool, plan) = match opened.take() {
+            Some(first) => first,
+            None => reading::open(found, &request.reading.knobs, key, report)?,
+        };
+        let outcome = reading::unpack_with(&mut set, &plan, &pool, target, conduct)
+            .map_err(|error| found.naming_copies(error))?;
+        reading::book(&outcome, report);
+        Result::Ok(())
+    };
     let target = match &request.into {
-        Into::Null => {
-            let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct).map_err(naming)?;
-            reading::book(&outcome, report);
-            return Ok(());
-        }
+        Into::Null => return chain.iter().try_for_each(|found| unpack(found, &NullTarget)),
         Into::Directory(target) => target,
         Into::Sqlite(path) => {
             return Err(Error::usage(
@@ -45,13 +63,17 @@ pub(super) fn restore(
             ));
         }
     };
-    let unfinished = Unfinished::make(target, request.mkdir, size)?;
+    let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
     fullbore_engines::begin_directory(&found.header.engine, directory)?;
-    let files = DirectoryTarget::create(directory, &streams)?;
-    let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct).map_err(naming)?;
+    let files = DirectoryTarget::create(directory, last)?;
+    if let ([full, _], [below, _]) = (chain, &streams[..]) {
+        let base = BaseTarget::new(&files, below, last)?;
+        unpack(full, &base)?;
+        base.finish()?;
+    }
+    unpack(found, &files)?;
     files.finish()?;
-    reading::book(&outcome, report);
     fullbore_engines::finish_directory(&found.header.engine, directory)?;
     conduct.check()?;
     unfinished.publish(target)

@@ -147,12 +147,10 @@ fn restore_found(
     report: &mut Report,
 ) -> Result<()> {
     let (sequence, opened) = choose_and_open(heap, request, key, report)?;
-    if let [only] = &sequence[..]
-        && only.header.open
-    {
-        return directory::restore(only, opened, request, conduct, report);
+    if sequence.last().is_some_and(|found| found.header.open) {
+        return directory::restore(&sequence, opened, request, key, conduct, report);
     }
-    let total = sequence.iter().map(|found| found.database_bytes).sum();
+    let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
     let mut opened = Some(opened);

@@ -8,6 +8,7 @@ mod memory;
 mod operation;
 mod queue;
 mod ring;
+mod scratch;
 
 use crate::error::{Error, Result};
 
@@ -17,6 +18,7 @@ pub use latency::Latency;
 pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};
 pub use queue::{Queue, Statistics};
+pub use scratch::{ScratchFile, scratch_directory};
 
 /// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
 /// machines where the probe is wrong.

@@ -91,10 +91,17 @@ impl Manifest {
 
     /// Of an open set this table is what counts.
     fn check_open_streams(&self) -> Result<(), Flaw> {
-        let mut ids: Vec<u16> = self.streams.iter().map(|stream| stream.id).collect();
-        ids.sort_unstable();
-        require(ids.windows(2).all(|pair| pair[0] != pair[1]), "a stream stands twice in the manifest")?;
-        require(self.streams.iter().all(|stream| stream.map_window == 0), "an open set with a page map")
+        let streams = || self.streams.iter();
+        require(all_differ(streams().map(|stream| stream.id)), "a stream stands twice in the manifest")?;
+        let (full, differential) = (self.kind == SetKind::Full, self.kind == SetKind::Differential);
+        let mapped = || streams().filter(|stream| stream.map_window > 0);
+        require(full || mapped().next().is_none(), "a page map in a set that is no full")?;
+        require(mapped().all(|stream| !stream.identity.is_empty()), "a page map of a stream without an identity")?;
+        let identities = mapped().map(|stream| stream.identity.as_str());
+        require(all_differ(identities), "two streams of one identity in the manifest")?;
+        let bases = || streams().filter_map(|stream| stream.base);
+        require(differential || bases().next().is_none(), "a base in a set that is no differential")?;
+        require(all_differ(bases()), "two streams of the manifest with the same base")
     }
 }
 
@@ -122,6 +129,12 @@ pub struct ManifestStream {
     pub map_window: u32,
     /// Bytes of the restored stream.
     pub size: u64,
+    /// In an open set: what it is known by in other backups of the same database; empty: by nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub identity: String,
+    /// In a differential of an open set: the stream of the full that it begins as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u16>,
 }
 
 impl ManifestStream {
@@ -130,6 +143,15 @@ impl ManifestStream {
         StreamRecord { id: self.id, layer: self.layer, unit: self.unit, map_window: self.map_window, size: self.size }
     }
 }
+
+fn all_differ<T: Ord>(items: impl Iterator<Item = T>) -> bool {
+    let mut items: Vec<T> = items.collect();
+    items.sort_unstable();
+    items.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// Most bytes in the identity of a stream.
+const IDENTITY_MAX: usize = 256;
 
 /// How a page map was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,7 +221,9 @@ pub fn unpack_manifest(json: &[u8]) -> Result<Manifest, Flaw> {
     for stream in &manifest.streams {
         let unit_fits = stream.unit.is_power_of_two() && (4096..=65536).contains(&stream.unit);
         require(unit_fits && stream.id != 0, "a stream of the manifest is out of bounds")?;
-        require(stream.size <= 1 << 62 && stream.map_window <= 1 << 22, "a stream of the manifest is out of bounds")?;
+        let window = u64::from(stream.unit) * u64::from(stream.map_window);
+        let sizes_fit = stream.size <= 1 << 62 && stream.map_window <= 1 << 22 && window < 1 << 32;
+        require(sizes_fit && stream.identity.len() <= IDENTITY_MAX, "a stream of the manifest is out of bounds")?;
     }
     Ok(manifest)
 }

@@ -4,9 +4,11 @@ use super::stripe::{Board, Hand};
 use crate::checksum::xxh3_128_le;
 use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
+use crate::halt::Halt;
+use crate::map_scratch::MapScratch;
 use crate::media::{
-    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, SetHeader, TAG, Trailer, family_length,
-    pack_manifest,
+    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, Run, RunKind, SetHeader, TAG, Trailer,
+    family_length, pack_manifest,
 };
 use crate::meter::Clock;
 
@@ -39,6 +41,24 @@ pub(super) struct Closed {
 }
 
 impl Finisher<'_> {
+    /// Seals the page map of an open set: its streams and their sizes are known now.
+    pub fn seal_map(&mut self, scratch: &MapScratch, manifest: &Manifest, halt: &Halt) -> Result<()> {
+        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+        for stream in manifest.streams.iter().filter(|stream| stream.map_window > 0) {
+            let window = u64::from(stream.unit) * u64::from(stream.map_window);
+            for number in 0..stream.size.div_ceil(window) {
+                halt.check()?;
+                scratch.window(&stream.record(), number, &mut entries)?;
+                let offset = number * window;
+                let length = window.min(stream.size - offset) as u32;
+                let run = [Run { offset, length, kind: RunKind::Mapped }];
+                let block = self.board.unpacked_block(BlockKind::Map, stream.id, &run, &entries, &mut bytes);
+                self.board.place(block, &mut self.hand, &mut self.clock)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes manifest, last index and trailer of `family`.
     pub fn close(&mut self, family: u16, manifest: &Manifest) -> Result<Closed> {
         let manifest = self.write_manifest(family, manifest)?;

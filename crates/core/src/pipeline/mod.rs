@@ -24,6 +24,7 @@ use crate::cipher::{DataKey, Sealer};
 use crate::codec::{Compression, Encoder};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
+use crate::map_scratch::MapScratch;
 use crate::media::{FamilyHeader, Manifest, SetHeader};
 use crate::meter::{Account, Clock, Progress, Stage};
 use crate::plan::Plan;
@@ -58,7 +59,7 @@ pub struct Backup<'a> {
     pub data_key: Option<&'a DataKey>,
     /// Seed of the page map that a full stores or that a differential compares with; `None`: no page map.
     pub map_seed: Option<u64>,
-    /// The map of the full, for a differential.
+    /// The map of the full, for a differential; the streams of an open source are found in it by their identities.
     pub base: Option<&'a BaseMap>,
     /// Replace the sets that stand under the sinks' names: all families are whole before any gets its name.
     pub init: bool,
@@ -176,6 +177,8 @@ impl Backup<'_> {
             (1..=self.set.families).map(|family| FamilyHeader { set: self.set.clone(), family }.encode()).collect();
         let board = Board::new(&self.board_settings(), &headers, queues, &loads, &output)?;
         let accounts = Accounts::default();
+        let mapped = self.set.open && self.map_seed.is_some() && self.base.is_none();
+        let scratch = mapped.then(MapScratch::new).transpose()?;
         let closed = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
             let _ending = Ending { board: &board, halt: self.halt };
@@ -191,8 +194,8 @@ impl Backup<'_> {
                 started.collect::<Result<Vec<WriterHandle<'_>>>>()
             });
             let closed = writers.and_then(|writers| {
-                self.move_bytes(&board, &input, &output, &accounts)?;
-                self.commit(&board, writers, published)
+                self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
+                self.commit(&board, scratch.as_ref(), writers, published)
             });
             if closed.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
@@ -246,11 +249,17 @@ impl Backup<'_> {
     }
 
     /// Reads and transforms everything; returns when all readers and workers have ended.
-    fn move_bytes(&self, board: &Board, input: &Arc<Pool>, output: &Arc<Pool>, accounts: &Accounts) -> Result<()> {
+    fn move_bytes(
+        &self,
+        board: &Board,
+        scratch: Option<&MapScratch>,
+        (input, output): (&Arc<Pool>, &Arc<Pool>),
+        accounts: &Accounts,
+    ) -> Result<()> {
         let (page_map, layers) = (PageMap::new(), Layers::default());
         let throttle = self.plan.throttle.map(Throttle::new);
         let workers = (0..self.plan.workers)
-            .map(|_| self.worker(board, &page_map, &layers, output))
+            .map(|_| self.worker(board, &page_map, scratch, &layers, output))
             .collect::<Result<Vec<_>>>()?;
         let (to_workers, filled) = bounded::<Filled>(self.plan.input_buffers);
         thread::scope(|scope| {
@@ -299,17 +308,19 @@ impl Backup<'_> {
         &'b self,
         board: &'b Board,
         page_map: &'b PageMap,
+        scratch: Option<&'b MapScratch>,
         layers: &'b Layers,
         output: &Arc<Pool>,
     ) -> Result<Worker<'b>> {
-        let selection = match (self.map_seed, self.base) {
-            (Some(seed), Some(base)) => Selection::Changed { base, hasher: UnitHasher::new(seed) },
-            (Some(seed), None) => Selection::All { map: page_map, hasher: UnitHasher::new(seed) },
-            (None, _) => Selection::Unmapped,
+        let selection = match (self.map_seed.map(UnitHasher::new), self.base, scratch) {
+            (Some(hasher), Some(base), _) => Selection::Changed { base, hasher },
+            (Some(hasher), None, Some(scratch)) => Selection::Open { scratch, hasher },
+            (Some(hasher), None, None) => Selection::All { map: page_map, hasher },
+            (None, _, _) => Selection::Unmapped,
         };
         let gathered = match selection {
             Selection::Changed { .. } => Some(Gathered::new(output.take()?)),
-            Selection::All { .. } | Selection::Unmapped => None,
+            Selection::All { .. } | Selection::Open { .. } | Selection::Unmapped => None,
         };
         Ok(Worker {
             board,
@@ -325,6 +336,7 @@ impl Backup<'_> {
             progress: self.progress,
             runs: Vec::new(),
             entries: Vec::new(),
+            owed: 0,
         })
     }
 
@@ -333,7 +345,13 @@ impl Backup<'_> {
     }
 
     /// Finishes every family, makes families 2…m durable and visible, then writes the commit record.
-    fn commit(&self, board: &Board, mut writers: Vec<WriterHandle<'_>>, published: &mut bool) -> Result<Vec<Closed>> {
+    fn commit(
+        &self,
+        board: &Board,
+        scratch: Option<&MapScratch>,
+        mut writers: Vec<WriterHandle<'_>>,
+        published: &mut bool,
+    ) -> Result<Vec<Closed>> {
         let manifest = (self.manifest)()?;
         let finished_at = jiff::Timestamp::now().as_microsecond();
         let mut finisher = Finisher {
@@ -344,6 +362,9 @@ impl Backup<'_> {
             clock: Clock::new(),
             finished_at,
         };
+        if let Some(scratch) = scratch {
+            finisher.seal_map(scratch, &manifest, self.halt)?;
+        }
         let families = 1..=self.set.families;
         let closed = families.clone().map(|family| finisher.close(family, &manifest)).collect::<Result<Vec<_>>>()?;
         for family in families.skip(1) {

@@ -1,4 +1,5 @@
-//! Tests of open sets: streams that appear on the way, layers over each other, sizes that are known at the end.
+//! Tests of open sets: streams that appear on the way, layers over each other, sizes that are known at the end, page maps,
+//! and differentials.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,14 +12,15 @@ use uuid::Uuid;
 
 use super::*;
 use crate::cipher::CipherId;
-use crate::media::{ManifestFamily, ManifestStream, Position, SetKind};
+use crate::media::{ManifestFamily, ManifestMap, ManifestStream, Position, SetKind};
 use crate::plan::{Knobs, TransferSize, UnpackPlan};
 use crate::sink::Sink;
 use crate::source::{Extent, Reader, Stream};
 use crate::testkit::{MemorySink, MemorySupply, Shelf};
-use crate::unpack::{DirectoryTarget, Family, MediaSet, NullTarget, Target, Unpack};
+use crate::unpack::{BaseTarget, DirectoryTarget, Family, MediaSet, NullTarget, Target, Unpack};
 
 const TRANSFER: u32 = 64 << 10;
+const SEED: u64 = 0x5EED;
 
 /// What a server sends next: so many bytes of this value, there.
 #[derive(Debug, Clone)]
@@ -30,11 +32,19 @@ struct Step {
     value: u8,
 }
 
-/// Plays steps to its readers; a stream is known from its first step on.
+/// Plays steps to its readers; a stream is known from its first step on, and is gone in the end if its size is `GONE`.
 struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,
+    /// Added to its numbers, so that two backups of the same streams number them differently.
+    shift: u16,
+    /// What its manifests say of the page map's seed.
+    seed: u64,
 }
+
+const GONE: u64 = u64::MAX;
+/// Of the streams, the last has no identity.
+const LOG: u16 = 4;
 
 struct State {
     steps: VecDeque<Step>,
@@ -47,7 +57,11 @@ struct State {
 impl Growing {
     fn new(steps: &[Step], sizes: &[u64]) -> Self {
         let state = State { steps: steps.to_vec().into(), found: Vec::new(), layer: 0, given: 0 };
-        Self { state: Mutex::new(state), sizes: sizes.to_vec() }
+        Self { state: Mutex::new(state), sizes: sizes.to_vec(), shift: 0, seed: SEED }
+    }
+
+    fn known(&self) -> Vec<Stream> {
+        self.state.lock().unwrap().found.clone()
     }
 }
 
@@ -61,11 +75,15 @@ impl Source for Growing {
     }
 
     fn stream(&self, id: u16) -> Option<Stream> {
-        self.found().into_iter().find(|stream| stream.id == id)
+        self.known().into_iter().find(|stream| stream.id == id)
     }
 
-    fn found(&self) -> Vec<Stream> {
-        self.state.lock().unwrap().found.clone()
+    fn identity(&self, id: u16) -> Option<String> {
+        (id != LOG + self.shift).then(|| format!("space:{}", id - self.shift))
+    }
+
+    fn found(&self) -> Result<Vec<Stream>> {
+        Ok(self.known().into_iter().filter(|stream| stream.size != GONE).collect())
     }
 
     fn reader(&self, _: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
@@ -99,30 +117,31 @@ impl Reader for Player<'_> {
         state.layer = step.layer;
         state.given += 1;
         self.gave = true;
-        let id = step.stream;
+        let id = step.stream + self.source.shift;
         if state.found.iter().all(|stream| stream.id != id) {
-            let size = self.source.sizes[usize::from(id) - 1];
-            state.found.push(Stream { id, name: format!("d{}/f{id}", id % 3), unit: 4096, size });
+            let size = self.source.sizes[usize::from(step.stream) - 1];
+            let name = format!("d{}/f{}", step.stream % 3, step.stream);
+            state.found.push(Stream { id, name, unit: 4096, size });
         }
         buffer[..step.length].fill(step.value);
         Ok(Some(Extent { stream: id, layer: step.layer, offset: step.offset, length: step.length as u32 }))
     }
 }
 
-fn header(families: u16) -> SetHeader {
+fn header(families: u16, base: Option<&BaseMap>) -> SetHeader {
     SetHeader {
         media_set_id: Uuid::now_v7(),
         backup_set_id: Uuid::now_v7(),
         families,
         cipher: CipherId::None,
-        kind: SetKind::Full,
+        kind: if base.is_some() { SetKind::Differential } else { SetKind::Full },
         block_size: 4096,
         transfer_size: TRANSFER,
         codec: (1, 0),
         started_at: 0,
         engine: "growing".into(),
         tool_version: "0".into(),
-        base_backup_set_id: None,
+        base_backup_set_id: base.map(BaseMap::backup_set_id),
         keys: Vec::new(),
         streams: Vec::new(),
         open: true,
@@ -130,14 +149,17 @@ fn header(families: u16) -> SetHeader {
     }
 }
 
-fn manifest(set: &SetHeader, streams: &[Stream]) -> Manifest {
+fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manifest {
+    let full = set.kind == SetKind::Full;
     let described = |stream: &Stream| ManifestStream {
         id: stream.id,
         name: stream.name.clone(),
         layer: 0,
         unit: stream.unit,
-        map_window: 0,
+        map_window: if full && source.identity(stream.id).is_some() { map_window(4096, TRANSFER) } else { 0 },
         size: stream.size,
+        identity: source.identity(stream.id).unwrap_or_default(),
+        base: base.zip(source.identity(stream.id)).and_then(|(base, identity)| base.stream_like(&identity, 4096)),
     };
     let family = |family| ManifestFamily { family, device: format!("family {family}") };
     Manifest {
@@ -151,7 +173,7 @@ fn manifest(set: &SetHeader, streams: &[Stream]) -> Manifest {
         copy_only: false,
         media_set_id: set.media_set_id,
         backup_set_id: set.backup_set_id,
-        base_backup_set_id: None,
+        base_backup_set_id: set.base_backup_set_id,
         name: String::new(),
         description: String::new(),
         started_at: String::new(),
@@ -160,19 +182,19 @@ fn manifest(set: &SetHeader, streams: &[Stream]) -> Manifest {
         block_size: set.block_size,
         transfer_size: set.transfer_size,
         families: (1..=set.families).map(family).collect(),
-        streams: streams.iter().map(described).collect(),
-        map: None,
+        streams: source.found().unwrap().iter().map(described).collect(),
+        map: full.then(|| ManifestMap::new(source.seed)),
         position: Position::default(),
         warnings: Vec::new(),
     }
 }
 
 /// Backs the steps up into so many families in memory.
-fn back_up(source: &Growing, families: u16) -> Vec<Shelf> {
+fn back_up(source: &Growing, families: u16, base: Option<&BaseMap>) -> Vec<Shelf> {
     let transfer_size = TransferSize::new(TRANSFER.into()).unwrap();
     let knobs = Knobs { transfer_size, readers: Some(3), workers: Some(3), ..Knobs::default() };
-    let plan = Plan::backup(&knobs, usize::from(families), Compression::Lz4, false).unwrap();
-    let set = header(families);
+    let plan = Plan::backup(&knobs, usize::from(families), Compression::Lz4, base.is_some()).unwrap();
+    let set = header(families, base);
     let shelves: Vec<Shelf> = (0..families).map(|_| Shelf::default()).collect();
     let sink = |shelf: &Shelf| Box::new(MemorySink::new("family", shelf, false)) as Box<dyn Sink>;
     let backup = Backup {
@@ -180,29 +202,35 @@ fn back_up(source: &Growing, families: u16) -> Vec<Shelf> {
         set: &set,
         compression: Compression::Lz4,
         data_key: None,
-        map_seed: None,
-        base: None,
+        map_seed: Some(SEED),
+        base,
         init: false,
         source,
         progress: &Progress::default(),
         halt: &Halt::new(),
         tick: &|| Ok(()),
-        manifest: &|| Ok(manifest(&set, &source.found())),
+        manifest: &|| Ok(manifest(&set, source, base)),
     };
     backup.run(shelves.iter().map(sink).collect()).unwrap();
     shelves
 }
 
-fn unpack(shelves: &[Shelf], target: impl FnOnce(&MediaSet) -> Box<dyn Target>) -> Result<()> {
+fn assemble(shelves: &[Shelf], input: &Arc<Pool>) -> MediaSet {
+    let open = |shelf: &Shelf| Family::open(Box::new(MemorySupply::new("family", shelf, input)));
+    MediaSet::assemble(shelves.iter().map(open).collect::<Result<_>>().unwrap(), None, &[]).unwrap()
+}
+
+fn unpack(shelves: &[Shelf], target: &dyn Target) -> Result<()> {
     let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, shelves.len(), TRANSFER)?;
     let input = Pool::new(plan.input_buffers, TRANSFER as usize)?;
-    let open = |shelf: &Shelf| Family::open(Box::new(MemorySupply::new("family", shelf, &input)));
-    let mut set = MediaSet::assemble(shelves.iter().map(open).collect::<Result<_>>()?, None, &[])?;
-    let target = target(&set);
+    let mut set = assemble(shelves, &input);
     let (progress, halt) = (Progress::default(), Halt::new());
-    let tick = &|| Ok(());
-    Unpack { plan: &plan, target: &*target, progress: &progress, halt: &halt, tick, input: &input }.run(&mut set)?;
+    Unpack { plan: &plan, target, progress: &progress, halt: &halt, tick: &|| Ok(()), input: &input }.run(&mut set)?;
     Ok(())
+}
+
+fn streams_on(shelves: &[Shelf]) -> Vec<ManifestStream> {
+    assemble(shelves, &Pool::new(0, 4096).unwrap()).manifest().unwrap().streams.clone()
 }
 
 /// What the steps leave behind, one after another.
@@ -217,37 +245,41 @@ fn expected(steps: &[Step], size: u64, id: u16) -> Vec<u8> {
     bytes
 }
 
-fn restores_to_what_was_sent(steps: &[Step], sizes: &[u64], families: u16) {
-    let source = Growing::new(steps, sizes);
-    let shelves = back_up(&source, families);
-    unpack(&shelves, |_| Box::new(NullTarget)).unwrap();
+/// The files that a full, or a full and its differential, restore to are what the steps leave behind.
+fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
+    sets.iter().for_each(|set| unpack(set, &NullTarget).unwrap());
     let root = tempfile::tempdir().unwrap();
-    let streams = manifest(&header(1), &source.found()).streams;
+    let streams = streams_on(sets.last().unwrap());
     let target = DirectoryTarget::create(root.path(), &streams).unwrap();
-    let target = std::sync::Arc::new(target);
-    let shared = std::sync::Arc::clone(&target);
-    unpack(&shelves, |_| Box::new(Shared(shared))).unwrap();
+    if let [full, _] = sets {
+        let below = BaseTarget::new(&target, &streams_on(full), &streams).unwrap();
+        unpack(full, &below).unwrap();
+        below.finish().unwrap();
+    }
+    unpack(sets.last().unwrap(), &target).unwrap();
     target.finish().unwrap();
-    for stream in source.found() {
-        let restored = std::fs::read(root.path().join(&stream.name)).unwrap();
-        assert!(restored == expected(steps, stream.size, stream.id), "{} differs", stream.name);
+    for (number, &size) in (1..).zip(sizes) {
+        let path = root.path().join(format!("d{}/f{number}", number % 3));
+        match steps.iter().any(|step| step.stream == number) && size != GONE {
+            true => assert!(std::fs::read(path).unwrap() == expected(steps, size, number), "stream {number} differs"),
+            false => assert!(!path.exists(), "stream {number} went, and is there"),
+        }
     }
 }
 
-struct Shared(Arc<DirectoryTarget>);
+fn restores_to_what_was_sent(steps: &[Step], sizes: &[u64], families: u16) {
+    let source = Growing::new(steps, sizes);
+    assert_restores(&[&back_up(&source, families, None)], steps, sizes);
+}
 
-impl Target for Shared {
-    fn discards(&self) -> bool {
-        false
-    }
-
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.0.write(stream, offset, bytes)
-    }
-
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
-        self.0.zero(stream, offset, length)
-    }
+/// A full of `before`, a differential of `now`: it restores to what a full of now would. Returns the bytes in the differential.
+fn differs_to(before: (&[Step], &[u64]), now: (&[Step], &[u64]), families: u16) -> u64 {
+    let full = back_up(&Growing::new(before.0, before.1), families, None);
+    let base = BaseMap::open(assemble(&full, &Pool::new(0, 4096).unwrap())).unwrap();
+    let source = Growing { shift: 7, ..Growing::new(now.0, now.1) };
+    let differential = back_up(&source, families, Some(&base));
+    assert_restores(&[&full, &differential], now.0, now.1);
+    differential.iter().map(|shelf| shelf.lock().unwrap().len() as u64).sum()
 }
 
 #[test]
@@ -271,7 +303,7 @@ fn what_lies_beyond_the_final_size_is_cut_off() {
 #[test]
 fn an_open_set_in_a_pipe_is_refused_with_what_to_do() {
     let step = Step { layer: 0, stream: 1, offset: 0, length: 4096, value: 3 };
-    let shelves = back_up(&Growing::new(&[step], &[4096]), 1);
+    let shelves = back_up(&Growing::new(&[step], &[4096]), 1, None);
     let plan = UnpackPlan::new(&Knobs::default(), 1, TRANSFER).unwrap();
     let input = Pool::new(plan.input_buffers, TRANSFER as usize).unwrap();
     let mut set = MediaSet::piped(Box::new(MemorySupply::new("pipe", &shelves[0], &input)), None, &[]).unwrap();
@@ -296,23 +328,125 @@ fn a_source_that_goes_back_to_a_lower_layer_is_refused() {
     assert!(reading.run(&mut Clock::new()).unwrap_err().to_string().contains("layer 0 after layer 1"));
 }
 
+fn pages(layer: u16, stream: u16, count: u64, value: impl Fn(u64) -> u8) -> Vec<Step> {
+    let page = |number| Step { layer, stream, offset: number * 4096, length: 4096, value: value(number) };
+    (0..count).map(page).collect()
+}
+
+#[test]
+fn a_differential_of_an_open_set_holds_little_when_little_changed() {
+    let before = pages(0, 1, 4000, |number| number as u8);
+    let size = [4000 * 4096];
+    let untouched = differs_to((&before, &size), (&before, &size), 2);
+    assert!(untouched < 64 << 10, "{untouched}");
+    let mut now = before.clone();
+    now[77].value ^= 1;
+    now.extend(pages(1, 1, 3, |number| number as u8)); // Sent again by a higher layer: stored, though it is as it was.
+    let changed = differs_to((&before, &size), (&now, &size), 2);
+    assert!(changed < 64 << 10, "{changed}");
+}
+
+#[test]
+fn a_higher_layer_is_stored_also_where_it_equals_the_full() {
+    // Layer 0 gets a torn page, which layer 1 replaces by what was in the full all along.
+    let before = pages(0, 1, 9, |_| 5);
+    let now: Vec<Step> = pages(0, 1, 9, |_| 6).into_iter().chain(pages(1, 1, 9, |_| 5)).collect();
+    differs_to((&before, &[9 * 4096]), (&now, &[9 * 4096]), 3);
+}
+
+#[test]
+fn files_that_came_went_shrank_and_grew_since_the_full_come_back_as_they_are() {
+    let before: Vec<Step> = (1..=3).flat_map(|stream| pages(0, stream, 20, |_| 3)).collect();
+    let sizes = [20 * 4096, 10 * 4096, 20 * 4096]; // The second was longer when it was read.
+    let now: Vec<Step> =
+        [pages(0, 1, 5, |_| 3), pages(0, 2, 20, |at| if at < 10 { 3 } else { 0 }), pages(0, 4, 3, |_| 1)].concat();
+    differs_to((&before, &sizes), (&now, &[4 * 4096 + 100, 20 * 4096, GONE, 3 * 4096]), 2);
+    differs_to((&before, &sizes), (&now, &[GONE, 20 * 4096, GONE, 3 * 4096]), 2);
+}
+
+#[test]
+fn a_map_that_lies_is_found_by_a_verification_and_does_not_matter_to_a_restore() {
+    let steps = pages(0, 1, 40, |_| 3);
+    let source = Growing { seed: SEED + 1, ..Growing::new(&steps, &[40 * 4096]) };
+    let shelves = back_up(&source, 1, None);
+    let error = unpack(&shelves, &NullTarget).unwrap_err().to_string();
+    assert!(error.contains("page map does not fit"), "{error}");
+    let root = tempfile::tempdir().unwrap();
+    unpack(&shelves, &DirectoryTarget::create(root.path(), &streams_on(&shelves)).unwrap()).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn whatever_a_server_sends_comes_back(
-        sent in prop::collection::vec((0_u16..3, 1_u16..5, 0_u64..12, any::<u8>()), 1..60),
-        sizes in prop::collection::vec(0_u64..60_000, 4),
+        sent in sent(),
+        sizes in sizes(),
         families in 1_u16..4,
     ) {
-        let mut steps: Vec<Step> = Vec::new();
-        for (layer, stream, number, value) in sent {
-            let offset = number * 4096;
-            // Within a layer nothing comes twice.
-            if steps.iter().all(|step| (step.layer, step.stream, step.offset) != (layer, stream, offset)) {
-                steps.push(Step { layer, stream, offset, length: 4096, value });
-            }
-        }
-        steps.sort_by_key(|step| step.layer);
-        restores_to_what_was_sent(&steps, &sizes, families);
+        restores_to_what_was_sent(&once(sent), &sizes, families);
     }
+
+    #[test]
+    fn whatever_changed_since_a_full_a_differential_brings_it_back(
+        before in sent(),
+        now in sent(),
+        kept in any::<bool>(),
+        sizes in (sizes(), sizes()),
+        families in 1_u16..4,
+    ) {
+        // A source sends all of what has an identity; mostly as it was, so that there is something to leave out.
+        let above = now.into_iter().map(|step| Step { layer: step.layer + 1, ..step });
+        let now: Vec<Step> = whole(&once(before.clone()), kept).into_iter().chain(above).collect();
+        differs_to((&once(before), &sizes.0), (&once(now), &sizes.1), families);
+    }
+}
+
+/// What a server may send: layer, stream, offset, length, value.
+fn sent() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0_u16..3, 1_u16..5, 0_u64..24, 1_usize..5, 0_u8..4);
+    let step = step.prop_map(|(layer, stream, at, length, value)| {
+        // Halves of units too.
+        Step { layer, stream, offset: at * 2048, length: length * 2048, value }
+    });
+    prop::collection::vec(step, 1..50)
+}
+
+fn sizes() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(
+        prop_oneof![4 => (0_u64..15).prop_map(|pages| pages * 4096), 2 => 0_u64..60_000, 1 => Just(GONE)],
+        4,
+    )
+}
+
+/// In the order of layers, and within a layer nothing twice.
+fn once(sent: Vec<Step>) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let end = |step: &Step| step.offset + step.length as u64;
+    for step in sent {
+        let apart = |other: &Step| {
+            (other.layer, other.stream) != (step.layer, step.stream)
+                || end(other) <= step.offset
+                || end(&step) <= other.offset
+        };
+        if steps.iter().all(apart) {
+            steps.push(step);
+        }
+    }
+    steps.sort_by_key(|step| step.layer);
+    steps
+}
+
+/// All streams up to more than the greatest size, in pieces of one unit or half of it: as the steps leave them, or otherwise.
+fn whole(steps: &[Step], kept: bool) -> Vec<Step> {
+    let files = (1..=4).map(|stream| (stream, expected(steps, 15 * 4096, stream)));
+    let pieces = files.flat_map(|(stream, bytes)| {
+        let length = if stream == 3 { 2048 } else { 4096 };
+        let piece = move |offset: usize| {
+            let alike = bytes[offset..offset + length].iter().all(|byte| *byte == bytes[offset]);
+            let value = if kept && alike { bytes[offset] } else { offset.count_ones() as u8 % 3 };
+            Step { layer: 0, stream, offset: offset as u64, length, value }
+        };
+        (0..15 * 4096).step_by(length).map(piece).collect::<Vec<_>>()
+    });
+    pieces.collect()
 }

@@ -35,6 +35,7 @@ pub(super) struct Board {
     set_tag: [u8; 8],
     cipher: u8,
     block_size: u32,
+    transfer_size: u32,
     index_capacity: usize,
     /// Blocks without a codec are padded to whole device blocks, so that full ones need no copy.
     aligned: bool,
@@ -130,6 +131,7 @@ impl Board {
             set_tag: set.set_tag,
             cipher: set.cipher,
             block_size: set.block_size,
+            transfer_size: set.transfer_size,
             index_capacity: index_capacity(set.transfer_size),
             aligned: set.aligned,
             pool: Arc::clone(pool),
@@ -139,6 +141,11 @@ impl Board {
     /// Bytes of tag in each block.
     pub fn tag_length(&self) -> usize {
         if self.cipher == 0 { 0 } else { TAG }
+    }
+
+    /// Bytes of the longest block.
+    pub fn transfer_size(&self) -> u32 {
+        self.transfer_size
     }
 
     /// True when blocks shall fill whole device blocks.

@@ -1,13 +1,16 @@
 //! Transform workers: from a filled buffer to sealed blocks in the stripes.
 
-use crossbeam_channel::Receiver;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::layers::Layers;
-use super::page_map::PageMap;
+use super::page_map::{PageMap, map_window};
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
-use crate::checksum::{MAP_ENTRY, PlainDigest, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
+use crate::checksum::{MAP_ENTRY, PlainDigest, UNKNOWN_UNIT, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
+use crate::map_scratch::{MapScratch, units};
 use crate::media::{
     BLOCK_HEADER, BlockBody, BlockKind, DIGEST, PADDED_HEAD, RUN, Run, RunKind, StreamRecord, padded_run_capacity,
 };
@@ -18,6 +21,8 @@ use crate::unpack::BaseMap;
 
 /// Bytes that are hashed unit by unit before the digest takes them: small enough to be in the first caches still.
 const DIGEST_STEP: usize = 16 << 10;
+/// How long units that were gathered wait for more, when nothing comes and a higher layer may wait for them.
+const GATHERING: Duration = Duration::from_millis(20);
 
 /// A buffer that a reader has filled from [`PADDED_HEAD`] on.
 pub(super) struct Filled {
@@ -29,9 +34,11 @@ pub(super) struct Filled {
 pub(super) enum Selection<'a> {
     /// A full: all of them, and their hashes go into the map.
     All { map: &'a PageMap, hasher: UnitHasher },
+    /// A full of an open source: all of them, and their hashes wait until all streams and layers are known.
+    Open { scratch: &'a MapScratch, hasher: UnitHasher },
     /// A full of an engine without a page map.
     Unmapped,
-    /// A differential: those whose hash differs from the full's.
+    /// A differential: those whose hash differs from the full's; all of them in higher layers.
     Changed { base: &'a BaseMap, hasher: UnitHasher },
 }
 
@@ -52,6 +59,8 @@ pub(super) struct Worker<'a> {
     pub progress: &'a Progress,
     pub runs: Vec<Run>,
     pub entries: Vec<u8>,
+    /// Extents that were gathered and may not have their place yet: no higher layer begins meanwhile.
+    pub owed: usize,
 }
 
 /// Changed units from several extents on their way into one block.
@@ -74,26 +83,60 @@ impl Worker<'_> {
     pub fn run(&mut self, filled: &Receiver<Filled>) -> Result<()> {
         loop {
             self.clock.lap(Spent::Busy);
-            let received = filled.recv();
-            self.clock.lap(Spent::Starved);
-            let Ok(Filled { buffer, extent }) = received else { break };
+            let Some(Filled { buffer, extent }) = self.receive(filled)? else { break };
             let length = u64::from(extent.length);
             match self.selection {
-                Selection::Changed { .. } => self.gather(buffer, extent)?,
-                Selection::All { .. } | Selection::Unmapped => self.store(buffer, extent)?,
+                Selection::Changed { .. } => {
+                    self.gather(buffer, extent)?;
+                    self.owed += 1;
+                }
+                Selection::All { .. } | Selection::Open { .. } | Selection::Unmapped => {
+                    self.store(buffer, extent)?;
+                    self.layers.leave();
+                }
             }
-            self.layers.leave();
             self.clock.pass(length);
             self.progress.advance(length);
         }
-        self.emit_gathered()?;
+        self.settle()?;
         self.clock.lap(Spent::Busy);
         Ok(())
     }
 
+    /// The next buffer; `None` when the readers are done. A reader may wait for a layer to end before it reads on: what was
+    /// gathered of it gets its place when nothing more comes.
+    fn receive(&mut self, filled: &Receiver<Filled>) -> Result<Option<Filled>> {
+        if self.owed > 0 && self.source.is_open() {
+            let received = filled.recv_timeout(GATHERING);
+            self.clock.lap(Spent::Starved);
+            match received {
+                Ok(filled) => return Ok(Some(filled)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.settle()?,
+            }
+            self.clock.lap(Spent::Busy);
+        }
+        let received = filled.recv().ok();
+        self.clock.lap(Spent::Starved);
+        Ok(received)
+    }
+
+    /// Gives everything that was gathered its place.
+    fn settle(&mut self) -> Result<()> {
+        self.emit_gathered()?;
+        (0..std::mem::take(&mut self.owed)).for_each(|_| self.layers.leave());
+        Ok(())
+    }
+
     fn stream(&self, id: u16) -> Result<StreamRecord> {
-        let record =
-            |stream: Stream| StreamRecord { id, layer: 0, unit: stream.unit, map_window: 0, size: stream.size };
+        let mapped = || matches!(self.selection, Selection::Open { .. }) && self.source.identity(id).is_some();
+        let record = |stream: Stream| StreamRecord {
+            id,
+            layer: 0,
+            unit: stream.unit,
+            map_window: if mapped() { map_window(stream.unit, self.board.transfer_size()) } else { 0 },
+            size: stream.size,
+        };
         let announced = self.streams.iter().find(|stream| stream.id == id).cloned();
         let open = || self.source.is_open().then(|| self.source.stream(id).map(record)).flatten();
         announced.or_else(open).ok_or_else(|| {
@@ -124,8 +167,8 @@ impl Worker<'_> {
         let capacity = padded_run_capacity(self.board.tag_length());
         let mut digest = PlainDigest::new();
         let (mut stored, mut digested) = (0, 0);
-        for from in (0..data.len()).step_by(stream.unit as usize) {
-            let place = from..data.len().min(from + stream.unit as usize);
+        for place in units(extent.offset, data.len(), stream.unit) {
+            let from = place.start;
             let unit = &mut data[place.clone()];
             let offset = extent.offset + from as u64;
             let free = self.source.is_free(stream.id, offset);
@@ -136,8 +179,16 @@ impl Worker<'_> {
                 unit.fill(0);
             }
             push_unit(&mut self.runs, offset, unit.len() as u32, if zero { RunKind::Zero } else { RunKind::Data });
-            if let Selection::All { hasher, .. } = &self.selection {
-                self.entries.extend_from_slice(&if zero { ZERO_UNIT } else { hasher.hash(unit) });
+            match &self.selection {
+                Selection::All { hasher, .. } => {
+                    self.entries.extend_from_slice(&if zero { ZERO_UNIT } else { hasher.hash(unit) });
+                }
+                Selection::Open { hasher, .. } if stream.map_window > 0 => {
+                    let whole = unit.len() == stream.unit as usize;
+                    let entry = || if zero { ZERO_UNIT } else { hasher.hash(unit) };
+                    self.entries.extend_from_slice(&if whole { entry() } else { UNKNOWN_UNIT });
+                }
+                _ => {}
             }
             if zero {
                 continue;
@@ -157,7 +208,13 @@ impl Worker<'_> {
     }
 
     fn emit_map(&mut self, stream: &StreamRecord, offset: u64) -> Result<()> {
-        let Selection::All { map, .. } = &self.selection else { return Ok(()) };
+        let map = match &self.selection {
+            Selection::All { map, .. } => map,
+            Selection::Open { scratch, .. } => {
+                return scratch.put(stream, offset / u64::from(stream.unit), &self.entries);
+            }
+            Selection::Unmapped | Selection::Changed { .. } => return Ok(()),
+        };
         for window in map.add(stream, offset, &self.entries)? {
             let run = [Run { offset: window.offset, length: window.length, kind: RunKind::Mapped }];
             let mut bytes = Vec::new();
@@ -172,14 +229,23 @@ impl Worker<'_> {
         let stream = self.stream(extent.stream)?;
         let Selection::Changed { base, hasher } = &self.selection else { return Ok(()) };
         let data = &buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
-        base.entries(stream.id, extent.offset, data.len().div_ceil(stream.unit as usize), &mut self.entries)?;
+        let open = self.source.is_open();
+        let first = extent.offset / u64::from(stream.unit);
+        let count = (extent.offset + u64::from(extent.length)).div_ceil(u64::from(stream.unit)) - first;
+        let like = match open {
+            true => self.source.identity(stream.id).and_then(|identity| base.stream_like(&identity, stream.unit)),
+            false => Some(stream.id),
+        };
+        base.entries(like, first * u64::from(stream.unit), count as usize, &mut self.entries)?;
         let hasher = hasher.clone();
         let known = std::mem::take(&mut self.entries);
-        for ((at, unit), entry) in data.chunks(stream.unit as usize).enumerate().zip(known.chunks_exact(MAP_ENTRY)) {
-            let offset = extent.offset + at as u64 * u64::from(stream.unit);
+        let parts = units(extent.offset, data.len(), stream.unit);
+        for (part, entry) in parts.zip(known.chunks_exact(MAP_ENTRY)) {
+            let (offset, unit) = (extent.offset + part.start as u64, &data[part]);
             let zero = self.source.is_free(stream.id, offset) || is_zero(unit);
-            let now = if zero { ZERO_UNIT } else { hasher.hash(unit) };
-            if now != entry {
+            // A higher layer writes over what layer 0 may hold of the unit. Of a part of a unit the map cannot tell.
+            let always = extent.layer > 0 || open && unit.len() != stream.unit as usize;
+            if always || entry != if zero { ZERO_UNIT } else { hasher.hash(unit) } {
                 self.gather_unit(&extent, offset, unit, zero)?;
             }
         }

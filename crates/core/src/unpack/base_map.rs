@@ -19,6 +19,9 @@ pub struct BaseMap {
     media_set_id: uuid::Uuid,
     encrypted: bool,
     places: HashMap<WindowKey, (usize, BlockReference)>,
+    /// Where each stream stands among them.
+    by_id: HashMap<u16, usize>,
+    by_identity: HashMap<String, usize>,
     inner: Mutex<Inner>,
 }
 
@@ -67,7 +70,12 @@ impl BaseMap {
         let (backup_set_id, media_set_id, encrypted) =
             (header.backup_set_id, header.media_set_id, !header.keys.is_empty());
         let inner = Mutex::new(Inner { set, kept: Vec::new() });
-        Ok(Self { streams: manifest.streams, seed, backup_set_id, media_set_id, encrypted, places, inner })
+        let streams = manifest.streams;
+        let mapped = || streams.iter().enumerate().filter(|(_, stream)| stream.map_window > 0);
+        let by_id = mapped().map(|(at, stream)| (stream.id, at)).collect();
+        let known = mapped().filter(|(_, stream)| !stream.identity.is_empty());
+        let by_identity = known.map(|(at, stream)| (stream.identity.clone(), at)).collect();
+        Ok(Self { streams, seed, backup_set_id, media_set_id, encrypted, places, by_id, by_identity, inner })
     }
 
     /// The backup set it belongs to.
@@ -95,10 +103,19 @@ impl BaseMap {
         &self.streams
     }
 
-    /// Puts the entries of `count` units from byte `offset` on into `into`. Units that the full did not have are zero.
-    pub fn entries(&self, stream: u16, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
+    /// Of an open full: the number of the stream with this identity and unit, if it has a map. A differential of that stream
+    /// begins as it.
+    pub fn stream_like(&self, identity: &str, unit: u32) -> Option<u16> {
+        let stream = &self.streams[*self.by_identity.get(identity)?];
+        (stream.unit == unit).then_some(stream.id)
+    }
+
+    /// Puts the entries of `count` units from byte `offset` on of a stream of the full into `into`. Units that the full did not
+    /// have are zero; all of them are for `None`.
+    pub fn entries(&self, stream: Option<u16>, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
-        let Some(known) = self.streams.iter().find(|known| known.id == stream && known.map_window > 0) else {
+        let known = stream.and_then(|stream| self.by_id.get(&stream)).map(|&at| &self.streams[at]);
+        let Some(known) = known else {
             into.resize(count * MAP_ENTRY, ZERO_UNIT[0]);
             return Ok(());
         };

@@ -88,6 +88,57 @@ impl DirectoryTarget {
     }
 }
 
+/// The streams of a full, unpacked below those of a differential: each into the file of the stream that begins as it. What
+/// no stream of the differential begins as is not written.
+pub struct BaseTarget<'a> {
+    target: &'a DirectoryTarget,
+    /// The stream of the differential, and the size of that of the full.
+    files: HashMap<u16, (u16, u64)>,
+}
+
+impl<'a> BaseTarget<'a> {
+    /// For the full with these streams, below `target`, which was made for the `differential`.
+    ///
+    /// # Errors
+    /// The differential begins as a stream that the full does not have, or that is of another kind there.
+    pub fn new(target: &'a DirectoryTarget, full: &[ManifestStream], differential: &[ManifestStream]) -> Result<Self> {
+        let known: HashMap<u16, &ManifestStream> = full.iter().map(|stream| (stream.id, stream)).collect();
+        let mut files = HashMap::new();
+        for stream in differential {
+            let Some(base) = stream.base else { continue };
+            let like = known.get(&base).filter(|like| like.unit == stream.unit && like.map_window > 0);
+            let like = like.ok_or_else(|| {
+                Error::incomplete(
+                    "differential",
+                    format!("`{}` begins as stream {base} of its full, which has no such stream", stream.name),
+                    "use another set",
+                )
+            })?;
+            files.insert(base, (stream.id, like.size));
+        }
+        Ok(Self { target, files })
+    }
+
+    /// Gives every file the size that it had in the full: what a full has beyond it is not part of it.
+    pub fn finish(&self) -> Result<()> {
+        self.files.values().try_for_each(|&(stream, size)| self.target.file(stream)?.set_size(size))
+    }
+}
+
+impl Target for BaseTarget<'_> {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.files.get(&stream).map_or(Ok(()), |&(stream, _)| self.target.write(stream, offset, bytes))
+    }
+
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        self.files.get(&stream).map_or(Ok(()), |&(stream, _)| self.target.zero(stream, offset, length))
+    }
+}
+
 impl Target for DirectoryTarget {
     fn discards(&self) -> bool {
         false
@@ -126,7 +177,16 @@ mod tests {
     use super::*;
 
     fn stream(id: u16, name: &str, size: u64) -> ManifestStream {
-        ManifestStream { id, name: name.into(), layer: 0, unit: 4096, map_window: 0, size }
+        ManifestStream {
+            id,
+            name: name.into(),
+            layer: 0,
+            unit: 4096,
+            map_window: 0,
+            size,
+            identity: String::new(),
+            base: None,
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod tally;
 mod target;
 
 pub use base_map::BaseMap;
-pub use directory::{DirectoryTarget, relative_path};
+pub use directory::{BaseTarget, DirectoryTarget, relative_path};
 pub use family::Family;
 pub use restore::{Unpack, UnpackOutcome};
 pub use set::{FamilyPlace, MediaSet, group};

@@ -12,7 +12,7 @@ use super::family::{Family, damage};
 use super::layers::{Admitted, Layers, Member};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
-use super::tally::Tally;
+use super::tally::{Tally, Unbooked};
 use super::target::Target;
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
@@ -108,7 +108,7 @@ impl Unpack<'_> {
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
-            tally: Tally::new(&header, streams_of(set)?, seed, self.target.discards()),
+            tally: Tally::new(&header, streams_of(set)?, seed, self.target.discards())?,
             layers: header.open.then_some(layers),
         };
         let mut ahead = set.take_ahead();
@@ -231,9 +231,13 @@ impl Unpack<'_> {
                 Plain::Unpacked(range) => &out[range.clone()],
             };
             let booked = shared.tally.book(&block.header, &runs, bytes);
-            let (data, zero) = booked.map_err(|flaw| damage(&device, block.offset, flaw))?;
+            let (data, zero) = booked.map_err(|unbooked| match unbooked {
+                Unbooked::Flaw(flaw) => damage(&device, block.offset, flaw),
+                Unbooked::Failed(error) => error,
+            })?;
             clock.pass(u64::from(block.header.plain_length));
-            if block.header.kind == BlockKind::Map || self.target.discards() {
+            let kept = block.header.kind == BlockKind::Data && shared.tally.names(block.header.stream);
+            if !kept || self.target.discards() {
                 self.progress.advance(data + zero);
                 spare = Some(out);
                 continue;
@@ -329,7 +333,7 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     if parsed.iter().any(|family| family.manifest_digest != first.manifest_digest) {
         return Err(incomplete("its families have different manifests"));
     }
-    shared.tally.finish(parsed).map_err(|(family, what)| match family.and_then(|at| set.families().get(at)) {
+    shared.tally.finish(parsed)?.map_err(|(family, what)| match family.and_then(|at| set.families().get(at)) {
         Some(family) => {
             Error::damaged(family.device(), parsed[usize::from(family.header().family) - 1].footer.trailer_offset, what)
         }

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use super::balance::{Balance, Weights};
 use super::claims::Claims;
 use super::parse::Parsed;
-use crate::checksum::{MAP_ENTRY, UnitHasher, ZERO_UNIT};
+use crate::checksum::{MAP_ENTRY, UNKNOWN_UNIT, UnitHasher, ZERO_UNIT};
+use crate::error::{Error, Result as JobResult};
+use crate::map_scratch::{MapScratch, units};
 use crate::media::{
     BlockHeader, BlockKind, Flaw, IndexEntry, MAX_FAMILIES, Run, RunKind, SetHeader, SetKind, StreamRecord, broken,
     require,
@@ -24,7 +26,35 @@ pub(super) struct Tally<'a> {
     maps: bool,
     /// Hashes units as the page map does; `None` when its seed is not known: in a pipe the manifest comes last.
     hasher: Option<UnitHasher>,
+    /// Of an open full whose map is looked at: its layers write over each other.
+    scratch: Option<Scratch>,
     sums: Mutex<Sums>,
+}
+
+/// The page map as the data say it is, and as it is.
+struct Scratch {
+    made: MapScratch,
+    read: MapScratch,
+}
+
+/// What is wrong with a block, or why it could not be booked.
+pub(super) enum Unbooked {
+    /// The block.
+    Flaw(Flaw),
+    /// The scratch file, and with it the job.
+    Failed(Error),
+}
+
+impl From<Flaw> for Unbooked {
+    fn from(flaw: Flaw) -> Self {
+        Self::Flaw(flaw)
+    }
+}
+
+impl From<Error> for Unbooked {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 struct Sums {
@@ -67,17 +97,24 @@ impl<'a> Tally<'a> {
     /// Of nothing so far; `seed` is that of the page map, where it is known. Without `maps`, what the page map says does not
     /// matter: a restore needs none, and whole data must come back also from a set whose map is not.
     /// Of an open set, `streams` are those of its manifest.
-    pub fn new(header: &'a SetHeader, streams: Vec<StreamRecord>, seed: Option<u64>, maps: bool) -> Self {
+    ///
+    /// # Errors
+    /// No scratch file can be made for the page map of an open full.
+    pub fn new(header: &'a SetHeader, streams: Vec<StreamRecord>, seed: Option<u64>, maps: bool) -> JobResult<Self> {
         let full = header.kind == SetKind::Full;
         let sums = Sums {
             streams: vec![StreamSums::default(); streams.len()],
             zero_bytes: [0; MAX_FAMILIES as usize],
             spans: Balance::default(),
-            claims: (!full).then(|| Claims::new(&streams)),
+            // Layers of an open set write over each other.
+            claims: (!full && !header.open).then(|| Claims::new(&streams)),
         };
         let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
         let places = streams.iter().enumerate().map(|(place, stream)| (stream.id, place)).collect();
-        Self { header, streams, places, weights: Weights::random(), maps, hasher, sums: Mutex::new(sums) }
+        let mapped = streams.iter().any(|stream| stream.map_window > 0);
+        let make = || JobResult::Ok(Scratch { made: MapScratch::new()?, read: MapScratch::new()? });
+        let scratch = (header.open && mapped && hasher.is_some()).then(make).transpose()?;
+        Ok(Self { header, streams, places, weights: Weights::random(), maps, hasher, scratch, sums: Mutex::new(sums) })
     }
 
     /// The weights of this run, for the balances that parsers keep.
@@ -85,13 +122,22 @@ impl<'a> Tally<'a> {
         self.weights
     }
 
+    /// True for a stream that the set restores to. An open set may also hold blocks of files that went.
+    pub fn names(&self, stream: u16) -> bool {
+        self.places.contains_key(&stream)
+    }
+
     /// Books a DATA or MAP block that was opened; returns the bytes of its DATA and of its ZERO runs.
-    pub fn book(&self, block: &BlockHeader, runs: &[Run], plain: &[u8]) -> Result<(u64, u64), Flaw> {
-        let known = self.places.get(&block.stream);
-        let &place = known.ok_or_else(|| broken(format!("stream {} is not in the header", block.stream)))?;
+    pub fn book(&self, block: &BlockHeader, runs: &[Run], plain: &[u8]) -> Result<(u64, u64), Unbooked> {
+        let Some(&place) = self.places.get(&block.stream) else {
+            let gone = self.header.open && block.kind == BlockKind::Data;
+            require(gone, &format!("stream {} is not in the header", block.stream))?;
+            return Ok(self.book_gone(block, runs));
+        };
         let stream = &self.streams[place];
         let end = runs.last().map_or(0, Run::end);
-        require(end <= stream.size || self.header.open, "a run ends behind the end of its stream")?;
+        let open = self.header.open && block.kind == BlockKind::Data;
+        require(end <= stream.size || open, "a run ends behind the end of its stream")?;
         let share = match block.kind {
             BlockKind::Map => {
                 require(stream.map_window > 0, "a page map that the header does not announce")?;
@@ -108,16 +154,29 @@ impl<'a> Tally<'a> {
             require(new, "a part of its stream is in another block too")?;
         }
         sums.streams[place].join(&share);
-        let zero_bytes = &mut sums.zero_bytes[usize::from(block.family) - 1];
-        *zero_bytes = zero_bytes.saturating_add(share.zero);
-        if block.cipher != 0 {
-            let (first, span) = IndexEntry::span_of(runs);
-            sums.spans.add(self.weights, [block.sequence, first, span]);
-        }
+        Self::book_family(&mut sums, self.weights, block, runs, share.zero);
         Ok((share.data, share.zero))
     }
 
-    fn data_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Flaw> {
+    /// A block of a file that went while it was read: only what its family says of it counts.
+    fn book_gone(&self, block: &BlockHeader, runs: &[Run]) -> (u64, u64) {
+        let of = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| u64::from(run.length)).sum();
+        let (data, zero) = (of(RunKind::Data), of(RunKind::Zero));
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::book_family(&mut sums, self.weights, block, runs, zero);
+        (data, zero)
+    }
+
+    fn book_family(sums: &mut Sums, weights: Weights, block: &BlockHeader, runs: &[Run], zero: u64) {
+        let zero_bytes = &mut sums.zero_bytes[usize::from(block.family) - 1];
+        *zero_bytes = zero_bytes.saturating_add(zero);
+        if block.cipher != 0 {
+            let (first, span) = IndexEntry::span_of(runs);
+            sums.spans.add(weights, [block.sequence, first, span]);
+        }
+    }
+
+    fn data_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Unbooked> {
         let unit = u64::from(stream.unit);
         let mut share = StreamSums::default();
         let mut rest = plain;
@@ -128,13 +187,19 @@ impl<'a> Tally<'a> {
             if run.kind == RunKind::Zero {
                 share.zero += u64::from(run.length);
                 share.zeros.add_range(self.weights, run.offset, run.end());
+                if let Some(scratch) = self.scratch.as_ref().filter(|_| stream.map_window > 0) {
+                    scratch.zero_run(stream, run)?;
+                }
                 continue;
             }
             share.data += u64::from(run.length);
             let (bytes, later) =
                 rest.split_at_checked(run.length as usize).ok_or_else(|| broken("a run without data"))?;
             rest = later;
-            if let Some(hasher) = &self.hasher {
+            let scratch = self.scratch.as_ref().filter(|_| stream.map_window > 0);
+            if let (Some(hasher), Some(scratch)) = (&self.hasher, scratch) {
+                scratch.data_run(stream, run.offset, bytes, hasher)?;
+            } else if let (Some(hasher), false) = (&self.hasher, self.header.open) {
                 for (number, bytes) in (run.offset / unit..).zip(bytes.chunks(stream.unit as usize)) {
                     share.hashes.add(self.weights, item(number, hasher.hash(bytes)));
                 }
@@ -143,10 +208,10 @@ impl<'a> Tally<'a> {
         Ok(share)
     }
 
-    fn map_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Flaw> {
+    fn map_block(&self, stream: &StreamRecord, runs: &[Run], plain: &[u8]) -> Result<StreamSums, Unbooked> {
         let unit = u64::from(stream.unit);
         let window = unit * u64::from(stream.map_window);
-        let &[run] = runs else { return Err(broken("a map block without its range")) };
+        let &[run] = runs else { return Err(broken("a map block without its range").into()) };
         let length = u64::from(run.length);
         let fits = run.offset.is_multiple_of(window) && length == window.min(stream.size - run.offset);
         require(fits, "a map block that is no window of its stream")?;
@@ -157,6 +222,12 @@ impl<'a> Tally<'a> {
         )?;
         let mut share = StreamSums::default();
         share.mapped.add_range(self.weights, run.offset, run.end());
+        if self.header.open {
+            if let Some(scratch) = &self.scratch {
+                scratch.read.put(stream, run.offset / unit, plain)?;
+            }
+            return Ok(share);
+        }
         for (number, entry) in (run.offset / unit..).zip(entries) {
             if *entry == ZERO_UNIT {
                 share.zeros.take_range(self.weights, number * unit, ((number + 1) * unit).min(stream.size));
@@ -171,7 +242,18 @@ impl<'a> Tally<'a> {
     ///
     /// # Errors
     /// What does not add up, and in which family (from 0) when it is the affair of one.
-    pub fn finish(&self, parsed: &[Parsed]) -> Result<(), (Option<usize>, &'static str)> {
+    pub fn finish(&self, parsed: &[Parsed]) -> JobResult<Result<(), (Option<usize>, &'static str)>> {
+        let added_up = self.add_up(parsed);
+        match &self.scratch {
+            Some(scratch) if added_up.is_ok() => {
+                let fits = self.streams.iter().try_fold(true, |fits, stream| Ok(fits && scratch.agrees(stream)?));
+                JobResult::Ok(if fits? { Ok(()) } else { Err((None, "its page map does not fit its data")) })
+            }
+            _ => Ok(added_up),
+        }
+    }
+
+    fn add_up(&self, parsed: &[Parsed]) -> Result<(), (Option<usize>, &'static str)> {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sequences = Balance::default();
         let mut spans = sums.spans;
@@ -187,7 +269,7 @@ impl<'a> Tally<'a> {
         let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
         whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
         whole(spans.is_even(), "its index does not say where the runs of its blocks stand")?;
-        if self.header.kind != SetKind::Full || self.header.open {
+        if self.header.kind != SetKind::Full {
             return Ok(());
         }
         for (stream, sums) in self.streams.iter().zip(&sums.streams) {
@@ -195,10 +277,13 @@ impl<'a> Tally<'a> {
                 ranges.take_range(self.weights, 0, stream.size);
                 ranges.is_even()
             };
-            whole(sums.data.saturating_add(sums.zero) == stream.size, "it does not hold every byte of its database")?;
-            whole(once(sums.covered), "it holds a part of its database twice, and another not at all")?;
             let unmapped = stream.map_window == 0 || !self.maps;
             whole(unmapped || once(sums.mapped), "its page map has a gap, or a part twice")?;
+            if self.header.open {
+                continue;
+            }
+            whole(sums.data.saturating_add(sums.zero) == stream.size, "it does not hold every byte of its database")?;
+            whole(once(sums.covered), "it holds a part of its database twice, and another not at all")?;
             let fits = unmapped || sums.hashes.is_even() && sums.zeros.is_even();
             whole(fits, "its page map does not fit its data")?;
         }
@@ -210,6 +295,49 @@ impl<'a> Tally<'a> {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |of: fn(&StreamSums) -> u64| sums.streams.iter().map(of).sum();
         (sum(|stream| stream.data), sum(|stream| stream.zero))
+    }
+}
+
+impl Scratch {
+    /// Bytes that a block puts into a stream, over those of lower layers.
+    fn data_run(&self, stream: &StreamRecord, offset: u64, bytes: &[u8], hasher: &UnitHasher) -> JobResult<()> {
+        let whole = |part: &[u8]| part.len() == stream.unit as usize;
+        let parts = units(offset, bytes.len(), stream.unit).map(|part| &bytes[part]);
+        let entry = |part: &[u8]| if whole(part) { hasher.hash(part) } else { UNKNOWN_UNIT };
+        let entries: Vec<u8> = parts.flat_map(entry).collect();
+        self.made.put(stream, offset / u64::from(stream.unit), &entries)
+    }
+
+    /// Zeros that a block puts into a stream. Those beyond its end say nothing.
+    fn zero_run(&self, stream: &StreamRecord, run: &Run) -> JobResult<()> {
+        let unit = u64::from(stream.unit);
+        let end = run.end().min(stream.size.next_multiple_of(unit));
+        let (first, last) = (run.offset.div_ceil(unit), end / unit);
+        self.made.put_zeros(stream, first..last.max(first))?;
+        let parts = [
+            (!run.offset.is_multiple_of(unit)).then_some(run.offset / unit),
+            (!end.is_multiple_of(unit)).then_some(end / unit),
+        ];
+        parts.into_iter().flatten().try_for_each(|number| self.made.put(stream, number, &UNKNOWN_UNIT))
+    }
+
+    /// True when the map of a stream says of each unit what the data say, or that it does not know.
+    fn agrees(&self, stream: &StreamRecord) -> JobResult<bool> {
+        if stream.map_window == 0 {
+            return Ok(true);
+        }
+        let (mut made, mut read) = (Vec::new(), Vec::new());
+        let window = u64::from(stream.unit) * u64::from(stream.map_window);
+        // There is a MAP block for each of them.
+        for number in 0..stream.size.div_ceil(window) {
+            self.made.window(stream, number, &mut made)?;
+            self.read.window(stream, number, &mut read)?;
+            let (made, read) = (made.chunks_exact(MAP_ENTRY), read.chunks_exact(MAP_ENTRY));
+            if made.zip(read).any(|(made, read)| made != read && read != UNKNOWN_UNIT) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

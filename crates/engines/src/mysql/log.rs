@@ -23,6 +23,30 @@ pub struct RedoPosition {
     pub offset: u32,
 }
 
+/// The number of the page that holds the binary log's place, in tablespace 0.
+pub const TRX_SYS_PAGE: u32 = 5;
+/// Stands before the place.
+const MAGIC: u32 = 873_422_344;
+
+/// Where in the page the place is: behind 38 bytes of page header, 1000 bytes before the page's end: a magic number, the offset's
+/// upper half, its lower half, the file's name.
+fn place_in_page(page_size: u32) -> u32 {
+    page_size.saturating_sub(1000) + 38
+}
+
+/// The place that the TRX_SYS page holds, or held when it was written. A commit writes the file's name only when it is another.
+pub fn in_trx_sys_page(page: &[u8]) -> Option<RedoPosition> {
+    let number = |at: usize| Some(u32::from_be_bytes(*page.get(at..)?.first_chunk()?));
+    let at = place_in_page(page.len() as u32) as usize;
+    if number(4)? != TRX_SYS_PAGE || number(34)? != 0 || number(at)? != MAGIC {
+        return None;
+    }
+    let name = page.get(at + 12..)?.iter().copied().take(NAME_MAX).take_while(|byte| *byte != 0).collect::<Vec<u8>>();
+    let file =
+        String::from_utf8(name).ok().filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic()))?;
+    Some(RedoPosition { file, offset: number(at + 8)? })
+}
+
 /// Looks for the last place of the binary log in redo files, which are given in the order of their numbers.
 pub struct RedoScan {
     /// Where in page 5 the offset is written, lower half, and the file's name.
@@ -43,9 +67,7 @@ const REACH: usize = 4 + 2 + NAME_MAX;
 impl RedoScan {
     /// For a server with this page size in bytes.
     pub fn new(page_size: u32) -> Self {
-        // The fields lie after 38 bytes of page header, 1000 bytes before the page's end: a magic number, the offset's upper
-        // half, its lower half, the name.
-        let at = |field: u32| ((page_size.saturating_sub(1000) + 38 + field) as u16).to_be_bytes();
+        let at = |field: u32| ((place_in_page(page_size) + field) as u16).to_be_bytes();
         let (low, name) = (at(8), at(12));
         Self {
             offset_pattern: [5, low[0], low[1]],
@@ -113,9 +135,15 @@ impl RedoScan {
     }
 
     /// What was found, after the last block.
-    pub fn end(mut self) -> Option<RedoPosition> {
+    pub fn end(self) -> Option<RedoPosition> {
+        self.end_over(None)
+    }
+
+    /// What was found, after the last block, over what the page held before: a file that goes on is not named again.
+    pub fn end_over(mut self, page: Option<RedoPosition>) -> Option<RedoPosition> {
         self.finish();
-        Some(RedoPosition { file: self.file?, offset: self.offset? })
+        let (file, offset) = page.map(|page| (page.file, page.offset)).unzip();
+        Some(RedoPosition { file: self.file.or(file)?, offset: self.offset.or(offset)? })
     }
 }
 
@@ -190,6 +218,28 @@ mod tests {
         assert_eq!(scan(&all).unwrap().file, "./new.000002");
         assert_eq!(scan(&blocks(&[0; 3000], 1)), None);
         assert_eq!(scan(&[]), None);
+    }
+
+    #[test]
+    fn what_the_log_does_not_say_again_stands_in_the_page() {
+        let mut page = vec![0; 16384];
+        page[4..8].copy_from_slice(&5_u32.to_be_bytes());
+        page[15422..15426].copy_from_slice(&MAGIC.to_be_bytes());
+        page[15430..15434].copy_from_slice(&77_u32.to_be_bytes());
+        page[15434..15449].copy_from_slice(b"./binlog.000003");
+        let place = in_trx_sys_page(&page).unwrap();
+        assert_eq!((place.file.as_str(), place.offset), ("./binlog.000003", 77));
+        let only_offset = record([0x81, 0, 0, 0], "./b")[..7].to_vec();
+        let mut log = RedoScan::new(16384);
+        assert!(blocks(&only_offset, 9).iter().all(|block| !log.block(block)), "one block, the last");
+        assert_eq!(log.end_over(Some(place.clone())), Some(RedoPosition { offset: 0x100, ..place.clone() }));
+        assert_eq!(RedoScan::new(16384).end_over(Some(place.clone())), Some(place));
+        for at in [7, 37, 15425] {
+            let mut other = page.clone();
+            other[at] ^= 1;
+            assert_eq!(in_trx_sys_page(&other), None);
+        }
+        assert_eq!(in_trx_sys_page(&page[..100]), None);
     }
 
     #[test]

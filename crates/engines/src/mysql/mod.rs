@@ -9,6 +9,7 @@ pub mod credentials;
 pub mod log;
 pub mod position;
 pub mod preflight;
+pub mod redo_copy;
 pub mod restore;
 pub mod session;
 pub mod source;

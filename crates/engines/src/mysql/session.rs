@@ -18,16 +18,16 @@ use super::clone::page_zero::PageSize;
 use super::clone::task::{DataExtent, Event, Task};
 use super::connection::Connection;
 use super::credentials::{Credentials, PasswordSources};
+use super::log;
 use super::position::LogStatus;
 use super::preflight::{self, ClonePlugin, Consent};
+use super::redo_copy::{self, RedoCopy};
 use super::restore;
 use super::url::ServerAddress;
 use crate::{Facts, Options, Session};
 
-/// What a buffer is filled with, in multiples of it where there is more.
-const STEP: usize = 4096;
-/// The unit that is told for every file; a clone has no page map yet.
-const UNIT: u32 = 16384;
+/// The least unit of a file, and that of files without pages.
+const LEAST_UNIT: u32 = 4096;
 /// How often the server is asked whether it is still there.
 const ASK_AFTER: Duration = Duration::from_secs(5);
 
@@ -42,7 +42,7 @@ pub struct CloneSession {
     page: PageSize,
     facts: preflight::Facts,
     warnings: Vec<String>,
-    before: LogStatus,
+    redo: RedoCopy,
     /// Whether keys may be stored.
     media_encrypted: bool,
 }
@@ -51,16 +51,61 @@ pub struct CloneSession {
 struct Control {
     connection: Connection,
     asked: Instant,
+    /// The latest reading of the position that is surely not after the copy's.
+    before: LogStatus,
     /// The position after the clone.
     after: Option<LogStatus>,
+    /// The position of the copy itself, once it was looked for.
+    exact: Option<LogStatus>,
 }
 
 /// The numbers of the streams, and what their first pages say.
 #[derive(Default)]
 struct Table {
     streams: HashMap<FileId, u16>,
+    /// The streams by their numbers, from 1 on.
+    known: Vec<Known>,
     /// Size in bytes by the first page.
     sizes: HashMap<FileId, u64>,
+}
+
+/// What a stream is, whatever its file is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Known {
+    unit: u32,
+    identity: Option<String>,
+}
+
+impl Known {
+    fn of(file: &CloneFile) -> Self {
+        let pages = matches!(file.id, FileId::Data(_)) && file.fsp_flags != u32::MAX;
+        // The system tablespace has several files, whose names do not change.
+        let identity = || match file.space {
+            0 => format!("space:0:{}", file.path),
+            space => format!("space:{space}"),
+        };
+        let unit = if pages { file.page_size.max(LEAST_UNIT) } else { LEAST_UNIT };
+        Self { unit, identity: pages.then(identity).filter(|identity| identity.len() <= 256) }
+    }
+}
+
+impl Table {
+    /// The number of a file, which it gets when it is first asked for.
+    fn number(&mut self, file: &CloneFile) -> Result<u16> {
+        if let Some(&number) = self.streams.get(&file.id) {
+            return Ok(number);
+        }
+        let number = u16::try_from(self.known.len() + 1).map_err(|_| {
+            Error::refused("the server", "it has more than 65535 files", "this version cannot back it up")
+        })?;
+        self.known.push(Known::of(file));
+        self.streams.insert(file.id, number);
+        Ok(number)
+    }
+
+    fn known(&self, number: u16) -> Option<&Known> {
+        self.known.get(usize::from(number).checked_sub(1)?)
+    }
 }
 
 impl CloneSession {
@@ -97,17 +142,23 @@ impl CloneSession {
         let donor_options = DonorOptions { tasks: options.readers.max(1), ddl: Ddl::Runs, halt };
         let mut donor = Donor::begin(&address, &credentials, &donor_options)?;
         let tasks = donor.take_tasks().into_iter().map(Some).collect();
-        let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: facts.data_bytes }];
+        let expected = [Stream { id: 1, name: String::new(), unit: LEAST_UNIT, size: facts.data_bytes }];
         Ok(Self {
             donor: Mutex::new(donor),
             tasks: Mutex::new(tasks),
             table: Mutex::default(),
-            control: Mutex::new(Control { connection: control, asked: Instant::now(), after: None }),
+            control: Mutex::new(Control {
+                connection: control,
+                asked: Instant::now(),
+                before,
+                after: None,
+                exact: None,
+            }),
             expected,
             page,
             facts,
             warnings,
-            before,
+            redo: RedoCopy::default(),
             media_encrypted: options.media_encrypted,
         })
     }
@@ -122,12 +173,35 @@ impl CloneSession {
         donor.files().into_iter().filter(|file| !file.deleted).collect()
     }
 
-    fn stream_of(&self, file: FileId) -> Result<u16> {
-        let streams = &mut self.table().streams;
-        let next = u16::try_from(streams.len() + 1).map_err(|_| {
-            Error::refused("the server", "it has more than 65535 files", "this version cannot back it up")
-        })?;
-        Ok(*streams.entry(file).or_insert(next))
+    /// The file of a piece, as it is known now.
+    fn file(&self, id: FileId) -> Result<CloneFile> {
+        let donor = self.donor.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = || Error::refused("the server", "it sent bytes of a file that it did not tell of", "try again");
+        donor.file(id).ok_or_else(unknown)
+    }
+
+    /// The end of a stage is about to be acknowledged: what is committed now is in the copy.
+    fn stage_ends(&self, stage: Stage) -> Result<()> {
+        if stage == Stage::PageCopy {
+            let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+            control.before = LogStatus::read(&mut control.connection)?;
+        }
+        Ok(())
+    }
+
+    /// Learns from what is sent of a data file.
+    fn look_at(&self, file: &CloneFile, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        if offset == 0 {
+            self.first_page(file, bytes)?;
+        }
+        let page = u64::from(self.page.bytes());
+        let at = (page * u64::from(log::TRX_SYS_PAGE)).checked_sub(offset).map(|at| at as usize);
+        if let (0, Some(at)) = (file.space, at)
+            && let Some(page) = bytes.get(at..).and_then(|rest| rest.get(..page as usize))
+        {
+            self.redo.look_at(page);
+        }
+        Ok(())
     }
 
     /// Learns from the first page of a file, and wraps the key that it may hold.
@@ -182,18 +256,24 @@ impl Source for CloneSession {
     }
 
     fn stream(&self, id: u16) -> Option<Stream> {
-        // They are numbered from 1 on; this is asked for every piece of a file.
-        let known = (1..=self.table().streams.len()).contains(&usize::from(id));
-        known.then(|| Stream { id, name: String::new(), unit: UNIT, size: 0 })
+        // This is asked for every piece of a file.
+        let unit = self.table().known(id)?.unit;
+        Some(Stream { id, name: String::new(), unit, size: 0 })
     }
 
-    fn found(&self) -> Vec<Stream> {
+    /// The id of its tablespace, which stays through renames; one that is truncated or rebuilt gets another.
+    fn identity(&self, id: u16) -> Option<String> {
+        self.table().known(id)?.identity.clone()
+    }
+
+    fn found(&self) -> Result<Vec<Stream>> {
         let described = |file: CloneFile| {
             let size = self.final_size(&file);
-            // A file of which nothing was sent has its number now.
-            self.stream_of(file.id).map(|id| Stream { id, name: file.path, unit: UNIT, size })
+            // A file of which nothing was sent gets its number now.
+            let id = self.table().number(&file)?;
+            Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
         };
-        self.files().into_iter().filter_map(|file| described(file).ok()).collect()
+        self.files().into_iter().map(described).collect()
     }
 
     /// A reader for each connection; more of them have nothing to read.
@@ -230,7 +310,10 @@ impl Session for CloneSession {
     fn position(&self) -> Result<serde_json::Value> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.after.is_none() {
-            control.after = Some(LogStatus::read(&mut control.connection)?);
+            let after = LogStatus::read(&mut control.connection)?;
+            let found = self.redo.search(self.page.bytes());
+            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
+            control.after = Some(after);
         }
         let outside: Vec<_> = self
             .files()
@@ -241,10 +324,19 @@ impl Session for CloneSession {
             "server_uuid": self.facts.server_uuid,
             "innodb_page_size": self.facts.page_size,
             "lower_case_table_names": self.facts.lower_case_table_names,
-            "binary_log_not_before": self.before,
+            "binary_log_exact": control.exact,
+            "binary_log_not_before": control.before,
             "binary_log_not_after": control.after,
             "outside_the_data_directory": outside,
         }))
+    }
+
+    fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
+        let server = position.get("server_uuid").and_then(serde_json::Value::as_str).unwrap_or_default();
+        if server == self.facts.server_uuid {
+            return Ok(());
+        }
+        Err(format!("of another server, whose server_uuid is {server:?} and not {:?}", self.facts.server_uuid))
     }
 
     fn facts(&self) -> Facts {
@@ -284,6 +376,13 @@ struct TaskReader<'a> {
     rest: Option<Rest>,
 }
 
+/// How much of a buffer is filled at once: whole units, so that each is hashed. A buffer shorter than one gets parts of it,
+/// which a differential always stores.
+fn whole_units(buffer: usize, unit: u32) -> usize {
+    let whole = buffer / unit as usize * unit as usize;
+    if whole > 0 { whole } else { buffer / LEAST_UNIT as usize * LEAST_UNIT as usize }
+}
+
 /// Bytes of a later stage replace those of an earlier one.
 fn layer_of(stage: Stage) -> u16 {
     match stage {
@@ -309,7 +408,7 @@ impl Reader for TaskReader<'_> {
             match task.next_event()? {
                 None => return Ok(None),
                 Some(Event::StageBegins(StateDescriptor { stage, .. })) => self.stage = stage,
-                Some(Event::StageEnds(_)) => {}
+                Some(Event::StageEnds(stage)) => self.session.stage_ends(stage)?,
                 Some(Event::Data(extent)) => self.rest = Some(Rest::Wire { extent, done: 0 }),
                 Some(Event::File(Change::Born(file, page))) => self.rest = Some(Rest::Page { file, page, done: 0 }),
                 // Names and sizes are asked for at the end.
@@ -321,7 +420,9 @@ impl Reader for TaskReader<'_> {
 
 impl TaskReader<'_> {
     fn wire_extent(&mut self, extent: DataExtent, done: u32, buffer: &mut [u8]) -> Result<Extent> {
-        let room = buffer.len() / STEP * STEP;
+        let file = self.session.file(extent.file)?;
+        let stream = self.session.table().number(&file)?;
+        let room = whole_units(buffer.len(), Known::of(&file).unit);
         let length = room.min((extent.length - done) as usize);
         let offset = extent.offset + u64::from(done);
         let task = self.task.as_mut().ok_or(Error::Halted)?;
@@ -332,15 +433,10 @@ impl TaskReader<'_> {
                 count => filled += count,
             }
         }
-        if offset == 0 {
-            let donor = self.session.donor.lock().unwrap_or_else(PoisonError::into_inner);
-            let file = donor.file(extent.file);
-            drop(donor);
-            if let Some(file) = file {
-                self.session.first_page(&file, &mut buffer[..length])?;
-            }
+        match extent.file {
+            FileId::Data(_) => self.session.look_at(&file, offset, &mut buffer[..length])?,
+            FileId::Redo(index) => self.session.redo.keep(index, file.size, offset, &buffer[..length]),
         }
-        let stream = self.session.stream_of(extent.file)?;
         self.rest = Some(Rest::Wire { extent, done: done + length as u32 });
         Ok(Extent { stream, layer: layer_of(extent.stage), offset, length: length as u32 })
     }
@@ -349,10 +445,61 @@ impl TaskReader<'_> {
         if done == 0 {
             self.session.first_page(&file, &mut page)?;
         }
-        let length = (buffer.len() / STEP * STEP).min(page.len() - done);
+        let length = whole_units(buffer.len(), Known::of(&file).unit).min(page.len() - done);
         buffer[..length].copy_from_slice(&page[done..done + length]);
-        let stream = self.session.stream_of(file.id)?;
+        let stream = self.session.table().number(&file)?;
         self.rest = Some(Rest::Page { file, page, done: done + length });
         Ok(Extent { stream, layer: layer_of(self.stage), offset: done as u64, length: length as u32 })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn file(index: u32, space: u32, page_size: u32, path: &str) -> CloneFile {
+        CloneFile {
+            id: FileId::Data(index),
+            space,
+            path: path.into(),
+            outside: None,
+            size: 0,
+            page_size,
+            fsp_flags: 0,
+            flags: 0,
+            deleted: false,
+        }
+    }
+
+    #[test]
+    fn a_known_file_keeps_its_number_when_all_are_taken_and_one_more_is_an_error() {
+        let mut table = Table::default();
+        for index in 0..65_535 {
+            assert_eq!(u32::from(table.number(&file(index, 100 + index, 16384, "a.ibd")).unwrap()), index + 1);
+        }
+        assert_eq!(table.number(&file(65_534, 65_634, 16384, "b.ibd")).unwrap(), 65_535);
+        let error = table.number(&file(65_535, 65_635, 16384, "c.ibd")).unwrap_err().to_string();
+        assert!(error.contains("65535"), "{error}");
+        assert_eq!(table.known(1).unwrap().identity.as_deref(), Some("space:100"));
+        assert!(table.known(0).is_none());
+    }
+
+    #[test]
+    fn a_tablespace_is_known_by_its_id_and_files_without_pages_by_nothing() {
+        assert_eq!(Known::of(&file(1, 7, 8192, "shop/a.ibd")), Known { unit: 8192, identity: Some("space:7".into()) });
+        assert_eq!(Known::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
+        let (one, two) = (file(1, 0, 16384, "ibdata1"), file(2, 0, 16384, "ibdata2"));
+        assert_ne!(Known::of(&one).identity, Known::of(&two).identity);
+        let dump = CloneFile { fsp_flags: u32::MAX, ..file(0, u32::MAX, 16384, "ib_buffer_pool") };
+        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None });
+        let redo = CloneFile { id: FileId::Redo(3), ..file(0, 0xFFFF_FFF0, 512, "#innodb_redo/#ib_redo3") };
+        assert_eq!(Known::of(&redo).identity, None);
+    }
+
+    #[test]
+    fn a_buffer_is_filled_with_whole_units_if_it_has_room_for_one() {
+        assert_eq!(whole_units((1 << 20) - 4096, 16384), 63 * 16384);
+        assert_eq!(whole_units((64 << 10) - 4096, 65536), (64 << 10) - 4096);
     }
 }
