@@ -107,8 +107,8 @@ class MediaSet:
                 self.streams[stream.id] = stream
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             check(False, f"{type(error).__name__}: {error}")
-        names = {stream.name for stream in self.streams.values()}
-        check(len(names) == len(self.streams), "two streams of one name")
+        names = [stream.name for stream in self.streams.values() if stream.name]
+        check(len(set(names)) == len(names), "two streams of one name")
         check(self.first.open_set or list(self.first.streams) == list(self.streams), "not the streams of the header")
         check(not self.first.open_set or self.map_seed is None, "an open set with a page map")
 
@@ -118,7 +118,8 @@ class MediaSet:
             stream.name = os.path.basename(stream.name)
         # Never a way out of DIR.
         parts = stream.name.split("/")
-        check(all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
+        nameless = self.first.open_set and stream.name == "" and stream.size == 0
+        check(nameless or all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
               and "\0" not in stream.name and len(os.fsencode(stream.name)) <= 4096, "stream name")
         check(all(type(number) is int for number in (stream.id, stream.layer, stream.unit, stream.map_window, stream.size)),
               "stream numbers")
@@ -261,7 +262,9 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
     else:
         newest.first.require(head.kind == FULL, 55, "a log is not restored by this reader")
         newest.first.require(not base_paths, 55, "a full has no base")
-    for stream in newest.streams.values():
+    # A stream of an open set without a name is of a file that went while it was copied (§3).
+    kept = {id: stream for id, stream in newest.streams.items() if stream.name or not newest.first.open_set}
+    for stream in kept.values():
         target = os.path.join(directory, stream.name)
         newest.first.require(not os.path.lexists(target), 0, f"{target} exists already")
 
@@ -272,7 +275,7 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
             media.restore_into(files)
         for file in files.values():
             file.close()
-        for id, stream in newest.streams.items():
+        for id, stream in kept.items():
             os.makedirs(os.path.dirname(os.path.join(directory, stream.name)), exist_ok=True)
             os.rename(paths[id], os.path.join(directory, stream.name))
 

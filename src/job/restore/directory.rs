@@ -24,6 +24,7 @@ pub(super) fn restore(
 ) -> Result<()> {
     let (mut set, pool, plan) = reading::open(found, &request.reading.knobs, key, report)?;
     let streams = set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let position = set.manifest().map(|manifest| manifest.position.last.clone()).unwrap_or_default();
     let size = streams.iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
     if request.dry_run {
@@ -48,12 +49,12 @@ pub(super) fn restore(
     };
     let unfinished = Unfinished::make(target, request.mkdir, size)?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(&found.header.engine, directory)?;
+    fullbore_engines::begin_directory(&found.header.engine, directory, &position)?;
     let files = DirectoryTarget::create(directory, &streams)?;
     let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct)?;
     files.finish()?;
     reading::book(&outcome, report);
-    fullbore_engines::finish_directory(&found.header.engine, directory)?;
+    report.warnings.extend(fullbore_engines::finish_directory(&found.header.engine, directory, &position)?);
     conduct.check()?;
     unfinished.publish(target)
 }
