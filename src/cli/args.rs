@@ -59,7 +59,7 @@ pub enum Verb {
 /// Example: fullbore backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4 --compression lz4
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The database: sqlite:PATH, or a server: mysql://USER@HOST:PORT. Its password is never part of it: see --password-file.
+    /// The database: sqlite:PATH, or a server: mysql://USER@HOST:PORT, mariadb://USER@HOST:PORT (on the server's own host). Its password is never part of it: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
@@ -132,7 +132,7 @@ pub struct Backup {
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: Tuning,
-    /// Parallel readers of the database; of a server, as many connections [default: 4].
+    /// Parallel readers of the database; of a MySQL server, as many connections [default: 4].
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
     /// Size of one buffer and of one device write (MAXTRANSFERSIZE): 64KiB…64MiB in 64 KiB steps [default: 1MiB].

@@ -415,7 +415,8 @@ pub fn files(manifests: &[Manifest]) {
         ));
         line(&format!("  database  {} on {}", value(&manifest.database), value(&manifest.host)));
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
-        for stream in &manifest.streams {
+        // Without a name: of a file that went while it was copied.
+        for stream in manifest.streams.iter().filter(|stream| !stream.name.is_empty()) {
             line(&format!(
                 "  file      {} {} ({} units of {})",
                 value(&stream.name),

@@ -108,12 +108,14 @@ class MediaSet:
                 self.streams[stream.id] = stream
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             check(False, f"{type(error).__name__}: {error}")
-        names = {stream.name for stream in self.streams.values()}
-        check(len(names) == len(self.streams), "two streams of one name")
+        names = [stream.name for stream in self.streams.values() if stream.name]
+        check(len(set(names)) == len(names), "two streams of one name")
         check(self.first.open_set or list(self.first.streams) == list(self.streams), "not the streams of the header")
         mapped = [stream for stream in self.streams.values() if stream.map_window]
         if self.first.open_set:
             check(head.kind == FULL or not mapped, "a page map in a set that is no full")
+            nameless = [stream for stream in self.streams.values() if not stream.name]
+            check(all(not stream.identity and stream.base is None for stream in nameless), "an identity without a name")
             check(all(stream.identity for stream in mapped) and (not mapped or self.map_seed is not None), "page map")
             check(len({stream.identity for stream in mapped}) == len(mapped), "two streams of one identity")
             bases = [stream.base for stream in self.streams.values() if stream.base is not None]
@@ -125,7 +127,8 @@ class MediaSet:
             stream.name = os.path.basename(stream.name)
         # Never a way out of DIR.
         parts = stream.name.split("/")
-        check(all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
+        nameless = self.first.open_set and stream.name == "" and stream.size == 0
+        check(nameless or all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
               and "\0" not in stream.name and len(os.fsencode(stream.name)) <= 4096, "stream name")
         check(all(type(number) is int for number in (stream.id, stream.layer, stream.unit, stream.map_window, stream.size)),
               "stream numbers")
@@ -197,7 +200,8 @@ class MediaSet:
                     block.check(block.layer >= highest, f"layer {block.layer} behind layer {highest}")
                     highest = block.layer
                     layers.add(block.layer)
-                    if block.layer == layer and block.stream in self.streams:  # Else of a file that went.
+                    block.check(block.stream in self.streams, f"stream {block.stream} is not in the manifest")
+                    if block.layer == layer:
                         self.apply(block, files[block.stream])
             done.add(layer)
         for id, stream in self.streams.items():
@@ -291,7 +295,9 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
     else:
         newest.first.require(head.kind == FULL, 55, "a log is not restored by this reader")
         newest.first.require(not base_paths, 55, "a full has no base")
-    for stream in newest.streams.values():
+    # A stream of an open set without a name is of a file that went while it was copied (§3).
+    kept = {id: stream for id, stream in newest.streams.items() if stream.name or not newest.first.open_set}
+    for stream in kept.values():
         target = os.path.join(directory, stream.name)
         newest.first.require(not os.path.lexists(target), 0, f"{target} exists already")
 
@@ -313,7 +319,7 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
         paths = {id: file.name for id, file in files.items()}
         for file in files.values():
             file.close()
-        for id, stream in newest.streams.items():
+        for id, stream in kept.items():
             os.makedirs(os.path.dirname(os.path.join(directory, stream.name)), exist_ok=True)
             os.rename(paths[id], os.path.join(directory, stream.name))
 

@@ -18,6 +18,8 @@ mod keys;
 mod kills;
 mod leftovers;
 mod many_sets;
+#[cfg(feature = "mariadb")]
+mod mariadb;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "mysql")]

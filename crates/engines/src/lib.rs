@@ -23,6 +23,8 @@ pub const SCHEMES: &[&str] = &[
     "sqlite",
     #[cfg(feature = "mysql")]
     "mysql",
+    #[cfg(feature = "mariadb")]
+    "mariadb",
 ];
 
 /// What every engine is told when a session starts.
@@ -101,7 +103,7 @@ pub trait Session: Send + Sync {
     fn facts(&self) -> Facts;
 }
 
-/// Opens a session on the database that `url` names: `sqlite:PATH`.
+/// Opens a session on the database that `url` names: `sqlite:PATH`, `mysql://…`, `mariadb://…`.
 pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     let known = SCHEMES.iter().map(|scheme| format!("{scheme}:…")).collect::<Vec<_>>().join(", ");
     let Some((scheme, rest)) = url.split_once(':') else {
@@ -119,33 +121,50 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     if scheme == "mysql" {
         return Ok(Box::new(mysql::session::CloneSession::open(url, options)?));
     }
+    #[cfg(feature = "mariadb")]
+    if scheme == "mariadb" {
+        return Ok(Box::new(mariadb::session::MariadbSession::open(url, options)?));
+    }
     let _ = (rest, options); // Unused in a build without engines.
     Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), format!("known are: {known}")))
 }
 
-/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it.
+/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it. `position` is the one of the
+/// backup's manifest.
 ///
 /// # Errors
-/// The directory cannot be written, or the engine's files are of no directory.
-pub fn begin_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
+/// The directory cannot be written, the engine's files are of no directory, or cannot be restored here.
+pub fn begin_directory(engine: &str, directory: &std::path::Path, position: &serde_json::Value) -> Result<()> {
     #[cfg(feature = "mysql")]
     if engine == "mysql" {
         return mysql::restore::begin(directory);
     }
-    let _ = directory; // Unused in a build without servers.
+    #[cfg(feature = "mariadb")]
+    if engine == "mariadb" {
+        return mariadb::restore::begin(directory, position);
+    }
+    let _ = (directory, position); // Unused in a build without servers.
     Err(unknown_files(engine))
 }
 
-/// Makes a directory, whose files are all there and durable, one that a server starts on.
+/// Makes a directory, whose files are all there and durable, one that a server starts on. What the user has to know before that.
 ///
 /// # Errors
 /// As [`begin_directory`].
-pub fn finish_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
+pub fn finish_directory(
+    engine: &str,
+    directory: &std::path::Path,
+    position: &serde_json::Value,
+) -> Result<Vec<String>> {
     #[cfg(feature = "mysql")]
     if engine == "mysql" {
-        return mysql::restore::finish(directory);
+        return mysql::restore::finish(directory).map(|()| Vec::new());
     }
-    let _ = directory; // Unused in a build without servers.
+    #[cfg(feature = "mariadb")]
+    if engine == "mariadb" {
+        return mariadb::restore::finish(directory, position);
+    }
+    let _ = (directory, position); // Unused in a build without servers.
     Err(unknown_files(engine))
 }
 

@@ -89,7 +89,9 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
     };
     let mut streams: Vec<ManifestStream> = source.found()?.into_iter().map(described).collect();
     if set.open {
-        streams.iter_mut().for_each(|stream| stream.identity = source.identity(stream.id).unwrap_or_default());
+        // Of a file that went, nothing is kept.
+        let named = streams.iter_mut().filter(|stream| !stream.name.is_empty());
+        named.for_each(|stream| stream.identity = source.identity(stream.id).unwrap_or_default());
         forget_doubles(&mut streams);
         match &prepared.base {
             Some(base) => find_bases(&mut streams, base, source)?,
@@ -113,7 +115,7 @@ fn forget_doubles(streams: &mut [ManifestStream]) {
 
 /// What each stream of a differential begins as: what its units were compared with.
 fn find_bases(streams: &mut [ManifestStream], base: &BaseMap, source: &dyn Source) -> Result<()> {
-    for stream in streams {
+    for stream in streams.iter_mut().filter(|stream| !stream.name.is_empty()) {
         let identity = source.identity(stream.id).unwrap_or_default();
         stream.base = base.stream_like(&identity, stream.unit);
         if stream.base.is_some() && stream.identity.is_empty() {

@@ -146,8 +146,12 @@ pub fn path_of(source: &str) -> &str {
     let rest = source.split_once(':').map_or(source, |(_, path)| path);
     match rest.strip_prefix("//").filter(|_| !source.starts_with("sqlite:")) {
         Some(server) => {
-            let server = server.split(['/', '?']).next().unwrap_or(server);
-            server.rsplit_once('@').map_or(server, |(_, host)| host)
+            let (place, query) = server.split_once('?').unwrap_or((server, ""));
+            let place = place.split('/').next().unwrap_or(place);
+            let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+            let socket = query.split('&').find_map(|option| option.strip_prefix("socket="));
+            // A server on this machine, by its socket.
+            if host.is_empty() { socket.unwrap_or("localhost") } else { host }
         }
         None => rest,
     }

@@ -27,11 +27,14 @@ pub(super) fn restore(
     report: &mut Report,
 ) -> Result<()> {
     let nothing = Pool::new(0, 4096)?;
-    let streams = |found: &media::Found| {
+    let mut position = serde_json::Value::Null;
+    let mut streams_of = |found: &media::Found| {
         let set = media::open_set(found, &nothing, 1, key)?;
-        Ok(set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default())
+        let Some(manifest) = set.manifest() else { return Ok(Vec::new()) };
+        position = manifest.position.last.clone();
+        Ok(manifest.streams.clone())
     };
-    let streams = chain.iter().map(streams).collect::<Result<Vec<Vec<ManifestStream>>>>()?;
+    let streams = chain.iter().map(&mut streams_of).collect::<Result<Vec<Vec<ManifestStream>>>>()?;
     let (Some(last), Some(found)) = (streams.last(), chain.last()) else { return Ok(()) };
     let size_of = |streams: &[ManifestStream]| streams.iter().map(|stream| stream.size).sum::<u64>();
     let total = streams.iter().map(|streams| size_of(streams)).sum();
@@ -65,7 +68,7 @@ pub(super) fn restore(
     };
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(&found.header.engine, directory)?;
+    fullbore_engines::begin_directory(&found.header.engine, directory, &position)?;
     let files = DirectoryTarget::create(directory, last)?;
     if let ([full, _], [below, _]) = (chain, &streams[..]) {
         let base = BaseTarget::new(&files, below, last)?;
@@ -74,7 +77,8 @@ pub(super) fn restore(
     }
     unpack(found, &files)?;
     files.finish()?;
-    fullbore_engines::finish_directory(&found.header.engine, directory)?;
+    let remarks = fullbore_engines::finish_directory(&found.header.engine, directory, &position)?;
+    report.warnings.extend(remarks);
     conduct.check()?;
     unfinished.publish(target)
 }

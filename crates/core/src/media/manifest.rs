@@ -81,7 +81,8 @@ impl Manifest {
         }
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
-        let allowed = mapped || self.streams.is_empty() && header.kind == SetKind::Full;
+        // Of an open full, it is known in the end only which streams have a map.
+        let allowed = mapped || header.kind == SetKind::Full && (self.streams.is_empty() || header.open);
         require(
             allowed || self.map.is_none(),
             "the manifest has the seed of a page map that the header does not announce",
@@ -93,6 +94,9 @@ impl Manifest {
     fn check_open_streams(&self) -> Result<(), Flaw> {
         let streams = || self.streams.iter();
         require(all_differ(streams().map(|stream| stream.id)), "a stream stands twice in the manifest")?;
+        let kept = |stream: &ManifestStream| stream.size > 0 || stream.base.is_some() || !stream.identity.is_empty();
+        let mut nameless = streams().filter(|stream| stream.name.is_empty());
+        require(!nameless.any(kept), "a stream without a name of which something is kept")?;
         let (full, differential) = (self.kind == SetKind::Full, self.kind == SetKind::Differential);
         let mapped = || streams().filter(|stream| stream.map_window > 0);
         require(full || mapped().next().is_none(), "a page map in a set that is no full")?;

@@ -83,7 +83,11 @@ impl Source for Growing {
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
-        Ok(self.known().into_iter().filter(|stream| stream.size != GONE).collect())
+        let nameless = |stream: Stream| match stream.size {
+            GONE => Stream { name: String::new(), size: 0, ..stream },
+            _ => stream,
+        };
+        Ok(self.known().into_iter().map(nameless).collect())
     }
 
     fn reader(&self, _: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
@@ -151,15 +155,18 @@ fn header(families: u16, base: Option<&BaseMap>) -> SetHeader {
 
 fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manifest {
     let full = set.kind == SetKind::Full;
-    let described = |stream: &Stream| ManifestStream {
-        id: stream.id,
-        name: stream.name.clone(),
-        layer: 0,
-        unit: stream.unit,
-        map_window: if full && source.identity(stream.id).is_some() { map_window(4096, TRANSFER) } else { 0 },
-        size: stream.size,
-        identity: source.identity(stream.id).unwrap_or_default(),
-        base: base.zip(source.identity(stream.id)).and_then(|(base, identity)| base.stream_like(&identity, 4096)),
+    let described = |stream: &Stream| {
+        let identity = source.identity(stream.id).filter(|_| !stream.name.is_empty());
+        ManifestStream {
+            id: stream.id,
+            name: stream.name.clone(),
+            layer: 0,
+            unit: stream.unit,
+            map_window: if full && identity.is_some() { map_window(4096, TRANSFER) } else { 0 },
+            size: stream.size,
+            base: base.zip(identity.as_ref()).and_then(|(base, identity)| base.stream_like(identity, 4096)),
+            identity: identity.unwrap_or_default(),
+        }
     };
     let family = |family| ManifestFamily { family, device: format!("family {family}") };
     Manifest {

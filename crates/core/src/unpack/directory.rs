@@ -20,13 +20,15 @@ const PART_MAX: usize = 255;
 /// New files below a directory.
 pub struct DirectoryTarget {
     files: HashMap<u16, (PathBuf, u64)>,
+    /// Without a name: of files that went while they were copied.
+    nameless: BTreeSet<u16>,
     directories: BTreeSet<PathBuf>,
     /// Least recently used first.
     open: Mutex<Vec<(u16, Arc<TargetFile>)>>,
 }
 
 impl DirectoryTarget {
-    /// Makes an empty file for each stream, and the directories that they need, below `root`, which must exist. Modes are
+    /// Makes an empty file for each stream that has a name, and the directories that they need, below `root`, which must exist. Modes are
     /// 0660 and 0770, less the umask.
     ///
     /// # Errors
@@ -34,10 +36,11 @@ impl DirectoryTarget {
     pub fn create(root: &Path, streams: &[ManifestStream]) -> Result<Self> {
         let mut target = Self {
             files: HashMap::with_capacity(streams.len()),
+            nameless: streams.iter().filter(|stream| stream.name.is_empty()).map(|stream| stream.id).collect(),
             directories: BTreeSet::from([root.to_owned()]),
             open: Mutex::new(Vec::new()),
         };
-        for stream in streams {
+        for stream in streams.iter().filter(|stream| !stream.name.is_empty()) {
             let path = root.join(relative_path(&stream.name)?);
             for above in path.ancestors().skip(1).take_while(|above| *above != root) {
                 target.directories.insert(above.to_owned());
@@ -145,10 +148,16 @@ impl Target for DirectoryTarget {
     }
 
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        if self.nameless.contains(&stream) {
+            return Ok(());
+        }
         self.file(stream)?.write(offset, bytes)
     }
 
     fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        if self.nameless.contains(&stream) {
+            return Ok(());
+        }
         self.file(stream)?.zero(offset, length)
     }
 }
@@ -215,6 +224,18 @@ mod tests {
             assert_eq!(fs::read(root.path().join(&stream.name)).unwrap(), [0, 0, a, b, 0, 0, 0, 0, 7, 0]);
         }
         assert!(target.write(601, 0, &[1]).is_err());
+    }
+
+    #[test]
+    fn what_has_no_name_is_passed_over_and_what_is_unknown_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let target = DirectoryTarget::create(root.path(), &[stream(1, "", 0), stream(2, "a", 3)]).unwrap();
+        target.write(1, 0, b"gone").unwrap();
+        target.zero(1, 0, 4096).unwrap();
+        target.write(2, 0, b"abc").unwrap();
+        assert!(target.write(3, 0, b"x").is_err());
+        target.finish().unwrap();
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -236,8 +236,7 @@ impl Unpack<'_> {
                 Unbooked::Failed(error) => error,
             })?;
             clock.pass(u64::from(block.header.plain_length));
-            let kept = block.header.kind == BlockKind::Data && shared.tally.names(block.header.stream);
-            if !kept || self.target.discards() {
+            if block.header.kind == BlockKind::Map || self.target.discards() {
                 self.progress.advance(data + zero);
                 spare = Some(out);
                 continue;

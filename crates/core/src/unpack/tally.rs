@@ -122,18 +122,10 @@ impl<'a> Tally<'a> {
         self.weights
     }
 
-    /// True for a stream that the set restores to. An open set may also hold blocks of files that went.
-    pub fn names(&self, stream: u16) -> bool {
-        self.places.contains_key(&stream)
-    }
-
     /// Books a DATA or MAP block that was opened; returns the bytes of its DATA and of its ZERO runs.
     pub fn book(&self, block: &BlockHeader, runs: &[Run], plain: &[u8]) -> Result<(u64, u64), Unbooked> {
-        let Some(&place) = self.places.get(&block.stream) else {
-            let gone = self.header.open && block.kind == BlockKind::Data;
-            require(gone, &format!("stream {} is not in the header", block.stream))?;
-            return Ok(self.book_gone(block, runs));
-        };
+        let known = self.places.get(&block.stream);
+        let &place = known.ok_or_else(|| broken(format!("stream {} is not in its stream table", block.stream)))?;
         let stream = &self.streams[place];
         let end = runs.last().map_or(0, Run::end);
         let open = self.header.open && block.kind == BlockKind::Data;
@@ -156,15 +148,6 @@ impl<'a> Tally<'a> {
         sums.streams[place].join(&share);
         Self::book_family(&mut sums, self.weights, block, runs, share.zero);
         Ok((share.data, share.zero))
-    }
-
-    /// A block of a file that went while it was read: only what its family says of it counts.
-    fn book_gone(&self, block: &BlockHeader, runs: &[Run]) -> (u64, u64) {
-        let of = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| u64::from(run.length)).sum();
-        let (data, zero) = (of(RunKind::Data), of(RunKind::Zero));
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        Self::book_family(&mut sums, self.weights, block, runs, zero);
-        (data, zero)
     }
 
     fn book_family(sums: &mut Sums, weights: Weights, block: &BlockHeader, runs: &[Run], zero: u64) {

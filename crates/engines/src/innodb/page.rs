@@ -35,6 +35,8 @@ const MYSQL_COMPRESSED: u16 = 14;
 const MYSQL_ENCRYPTED: u16 = 15;
 const MYSQL_COMPRESSED_ENCRYPTED: u16 = 16;
 const MYSQL_ENCRYPTED_RTREE: u16 = 17;
+/// A flag of MariaDB's tablespaces in the older format: pages are compressed.
+const CLASSIC_COMPRESSED: u32 = 1 << 16;
 /// Marks a page compressed in the newer format of MariaDB: the rest of the type is its length in units of 256 bytes.
 const COMPRESSED_BIT: u16 = 0x8000;
 
@@ -48,6 +50,8 @@ pub const PAGE_SIZE_MAX: u32 = 65536;
 pub struct PageFormat {
     dialect: Dialect,
     layout: Layout,
+    /// MariaDB's page compression in the older format.
+    punched: bool,
     physical: u32,
     logical: u32,
 }
@@ -161,7 +165,7 @@ impl PageFormat {
                 return bad;
             }
             let layout = Layout::FullCrc32 { compressed: flags & 0xE0 != 0 };
-            return Ok(Self { dialect, layout, physical: 512 << size, logical: 512 << size });
+            return Ok(Self { dialect, layout, punched: false, physical: 512 << size, logical: 512 << size });
         }
         let (zip, size) = (flags >> 1 & 15, flags >> 6 & 15);
         if !(size == 0 || (3..=7).contains(&size)) || zip > 5 {
@@ -173,7 +177,8 @@ impl PageFormat {
         if physical > logical || (zip != 0 && logical > 16384) {
             return bad;
         }
-        Ok(Self { dialect, layout, physical, logical })
+        let punched = dialect == Dialect::MariaDb && flags & CLASSIC_COMPRESSED != 0;
+        Ok(Self { dialect, layout, punched, physical, logical })
     }
 
     /// Bytes that a page takes in the file.
@@ -184,6 +189,15 @@ impl PageFormat {
     /// Bytes of a page in the server's memory: `innodb_page_size`.
     pub fn logical_size(&self) -> u32 {
         self.logical
+    }
+
+    /// Whether pages may be compressed so that the rest of their place is a hole.
+    pub fn has_holes(&self) -> bool {
+        match self.layout {
+            Layout::FullCrc32 { compressed } => compressed,
+            Layout::Classic => self.punched,
+            Layout::RowCompressed => false,
+        }
     }
 
     /// Looks at page `number` of the tablespace. `page` is as long as [`physical_size`](Self::physical_size).

@@ -1,5 +1,13 @@
 //! MariaDB, 10.11 and 11.x: physically, from the files of a running server. `docs/engines/mariadb-hot-copy.md` has the formats
 //! and the rules.
+//!
+//! The way in: [`session::MariadbSession`] asks the server ([`preflight`]), and begins a [`hot_copy`] with its first reader.
 
 pub mod hot_copy;
+mod log;
+pub mod position;
+pub mod preflight;
 pub mod redo;
+pub mod restore;
+pub mod session;
+mod source;

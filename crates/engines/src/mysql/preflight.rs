@@ -287,7 +287,8 @@ fn grants(connection: &mut Connection) -> Result<Vec<String>> {
     Ok(grants.rows.into_iter().flatten().flatten().collect())
 }
 
-fn grants_globally(grant: &str, privilege: &str) -> bool {
+/// Whether a line of SHOW GRANTS gives the privilege on everything.
+pub(crate) fn grants_globally(grant: &str, privilege: &str) -> bool {
     let Some((privileges, _)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO ")) else {
         return false;
     };

@@ -1,7 +1,7 @@
 //! A clone as a backup's source: each reader has one connection of it, and what the server sends goes straight into the
 //! pool's buffers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -273,7 +273,13 @@ impl Source for CloneSession {
             let id = self.table().number(&file)?;
             Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
         };
-        self.files().into_iter().map(described).collect()
+        let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
+        // Of those that were dropped, blocks may be on the media.
+        let named: HashSet<u16> = found.iter().map(|stream| stream.id).collect();
+        let table = self.table();
+        let gone = (1..).zip(&table.known).filter(|(id, _)| !named.contains(id));
+        found.extend(gone.map(|(id, known)| Stream { id, unit: known.unit, name: String::new(), size: 0 }));
+        Ok(found)
     }
 
     /// A reader for each connection; more of them have nothing to read.

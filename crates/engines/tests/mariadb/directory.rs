@@ -7,8 +7,51 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fullbore_core::checksum::is_zero;
+use fullbore_core::io::Memory;
 use fullbore_core::{Error, Result};
-use fullbore_engines::mariadb::hot_copy::{CopiedFile, CopyTarget, FileHead, FileNumber};
+use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, HotCopy, Options, Outcome, Places, Statements};
+
+/// Takes the files of a copy.
+pub trait Target: Sync {
+    /// Bytes of a file. Called by several threads, in any order, each byte at most once; what never comes is zero.
+    fn write(&self, file: FileNumber, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// The copy is complete, and these are its files. Not called when the copy fails.
+    fn finish(&self, files: &[CopiedFile]);
+}
+
+/// Copies into `target`, with so many readers.
+pub fn copy_into(
+    target: &dyn Target,
+    mut stages: impl Statements + Send + 'static,
+    monitor: impl Statements + Send + 'static,
+    readers: usize,
+    options: &Options,
+) -> Result<(Outcome, u64)> {
+    let places = Places::ask(&mut stages)?;
+    let halt = options.halt.clone();
+    let copy = HotCopy::start(Box::new(stages), Box::new(monitor), places, options.clone())?;
+    std::thread::scope(|scope| {
+        for _ in 0..readers {
+            scope.spawn(|| halt.watch(read_all(&copy, target)));
+        }
+    });
+    halt.finish()?;
+    let outcome = copy.outcome()?;
+    target.finish(&outcome.files);
+    Ok((outcome.clone(), copy.bytes()))
+}
+
+fn read_all(copy: &HotCopy, target: &dyn Target) -> Result<()> {
+    let mut reader = copy.reader()?;
+    // As in the pipeline: a whole buffer, less the head of a block.
+    let mut buffer = Memory::new((1 << 20) - 4096)?;
+    while let Some(piece) = reader.next(&mut buffer)? {
+        assert!(piece.length > 0 && piece.offset % 4096 == 0, "{piece:?}");
+        target.write(piece.file, piece.offset, &buffer[..piece.length])?;
+    }
+    Ok(())
+}
 
 pub struct Directory {
     root: PathBuf,
@@ -25,21 +68,20 @@ impl Directory {
         self.root.join(format!("{}.part", number.0))
     }
 
+    fn open(&self, number: FileNumber) -> Arc<File> {
+        let mut open = self.open.lock().unwrap();
+        let made = || Arc::new(File::create_new(self.part(number)).unwrap());
+        Arc::clone(open.entry(number).or_insert_with(made))
+    }
+
     fn io(&self, error: std::io::Error) -> Error {
         Error::io("write to", self.root.display().to_string(), error)
     }
 }
 
-impl CopyTarget for Directory {
-    fn begin(&self, file: &FileHead) -> Result<()> {
-        let opened = File::create_new(self.part(file.number)).map_err(|error| self.io(error))?;
-        let before = self.open.lock().unwrap().insert(file.number, Arc::new(opened));
-        assert!(before.is_none(), "a number is given once");
-        Ok(())
-    }
-
+impl Target for Directory {
     fn write(&self, file: FileNumber, offset: u64, bytes: &[u8]) -> Result<()> {
-        let opened = Arc::clone(&self.open.lock().unwrap()[&file]);
+        let opened = self.open(file);
         for (index, block) in bytes.chunks(4096).enumerate() {
             // Holes stay holes.
             if !is_zero(block) {
@@ -49,15 +91,10 @@ impl CopyTarget for Directory {
         Ok(())
     }
 
-    fn discard(&self, file: FileNumber) -> Result<()> {
-        assert!(self.open.lock().unwrap().remove(&file).is_some(), "only a file that has begun is discarded, and once");
-        fs::remove_file(self.part(file)).map_err(|error| self.io(error))
-    }
-
-    fn finish(&self, files: &[CopiedFile]) -> Result<()> {
-        let mut open = self.open.lock().unwrap();
+    fn finish(&self, files: &[CopiedFile]) {
         for file in files {
-            open.remove(&file.number).expect("every file of the list has begun").set_len(file.size).unwrap();
+            self.open(file.number).set_len(file.size).unwrap();
+            self.open.lock().unwrap().remove(&file.number);
             let name = self.root.join(&file.name);
             // The copy stands in the data directory: what said that it was elsewhere is not wanted.
             if file.name.ends_with(".isl") {
@@ -68,28 +105,20 @@ impl CopyTarget for Directory {
             assert!(!name.exists(), "{} twice", file.name);
             fs::rename(self.part(file.number), name).unwrap();
         }
-        assert!(open.is_empty(), "what is in no list was discarded: {:?}", open.keys());
-        Ok(())
+        // Files that went, or were copied again.
+        for (number, _) in self.open.lock().unwrap().drain() {
+            fs::remove_file(self.part(number)).unwrap();
+        }
     }
 }
 
 /// Takes everything and keeps nothing, for measuring.
 pub struct Nothing;
 
-impl CopyTarget for Nothing {
-    fn begin(&self, _: &FileHead) -> Result<()> {
-        Ok(())
-    }
-
+impl Target for Nothing {
     fn write(&self, _: FileNumber, _: u64, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn discard(&self, _: FileNumber) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &[CopiedFile]) -> Result<()> {
-        Ok(())
-    }
+    fn finish(&self, _: &[CopiedFile]) {}
 }

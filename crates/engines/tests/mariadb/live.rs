@@ -5,12 +5,12 @@ use std::path::Path;
 
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;
-use fullbore_engines::mariadb::hot_copy::{self, CopyTarget, Options, Outcome};
+use fullbore_engines::mariadb::hot_copy::{Options, Outcome};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::directory::{Directory, Nothing};
+use crate::directory::{Directory, Nothing, Target, copy_into};
 use crate::restored;
 use crate::workload::{self, Workload};
 
@@ -21,16 +21,15 @@ pub fn room() -> TempDir {
     directory
 }
 
-/// Copies with two connections of its own.
-pub fn copy_to(server: &Server, target: &dyn CopyTarget, options: &Options) -> Result<Outcome> {
-    let (mut stages, mut monitor) = (Client::connect(server), Client::connect(server));
-    hot_copy::run(&mut stages, &mut monitor, target, options)
+/// Copies with two connections of its own; the bytes that were read too.
+pub fn copy_to(server: &Server, target: &dyn Target, options: &Options) -> Result<(Outcome, u64)> {
+    copy_into(target, Client::connect(server), Client::connect(server), options.threads, options)
 }
 
 pub fn copy(server: &Server, to: &Path) -> Outcome {
     // No two tests are to share a halt.
     let options = Options { halt: Halt::new(), ..Options::default() };
-    copy_to(server, &Directory::new(to), &options).unwrap()
+    copy_to(server, &Directory::new(to), &options).unwrap().0
 }
 
 /// A few copies under load; each is started and checked. How many pages were torn.
@@ -49,9 +48,8 @@ fn survives(kind: Kind, server_options: &ServerOptions, made_with: &ServerOption
         let done = workload.done();
         drop(workload);
         eprintln!(
-            "{} round {round}: {} MiB in {:?}, {} files, blocked {:?}, while blocked {} tablespaces and {} others, {} torn pages; {done:?} by the writers",
+            "{} round {round}: {:?}, {} files, blocked {:?}, while blocked {} tablespaces and {} others, {} torn pages; {done:?} by the writers",
             server.version(),
-            outcome.bytes >> 20,
             outcome.elapsed,
             outcome.files.len(),
             outcome.blocked,
@@ -191,15 +189,15 @@ fn a_copy_into_nothing_tells_its_speed() {
         megabytes * 1024
     ));
     for readers in [1, 2, 4] {
-        let options = Options { readers, halt: Halt::new(), ..Options::default() };
-        let outcome = copy_to(&server, &Nothing, &options).unwrap();
+        let options = Options { threads: readers, halt: Halt::new(), ..Options::default() };
+        let (outcome, bytes) = copy_to(&server, &Nothing, &options).unwrap();
         eprintln!(
             "{readers} readers: {} MiB in {:?}: {:.0} MiB/s, blocked {:?}",
-            outcome.bytes >> 20,
+            bytes >> 20,
             outcome.elapsed,
-            outcome.bytes as f64 / outcome.elapsed.as_secs_f64() / f64::from(1 << 20),
+            bytes as f64 / outcome.elapsed.as_secs_f64() / f64::from(1 << 20),
             outcome.blocked
         );
-        assert!(outcome.bytes > megabytes << 20);
+        assert!(bytes > megabytes << 20);
     }
 }

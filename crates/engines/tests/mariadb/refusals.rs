@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
-use fullbore_engines::mariadb::hot_copy::{CopiedFile, CopyTarget, FileHead, FileKind, FileNumber, Options};
+use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, LOG, Options};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
 use crate::client::Client;
-use crate::directory::{Directory, Nothing};
+use crate::directory::{Directory, Nothing, Target, copy_into};
 use crate::live::{copy_to, room};
 use crate::workload::{self, Workload};
 
@@ -27,24 +27,16 @@ fn assert_unlocked(server: &Server) {
 /// A device that takes its time over every byte of a tablespace.
 struct Slow<'a>(&'a AtomicU64, Duration);
 
-impl CopyTarget for Slow<'_> {
-    fn begin(&self, _: &FileHead) -> Result<()> {
-        Ok(())
-    }
-
+impl Target for Slow<'_> {
     fn write(&self, file: FileNumber, _: u64, bytes: &[u8]) -> Result<()> {
-        if file != FileNumber(0) {
+        if file != LOG {
             self.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             std::thread::sleep(self.1);
         }
         Ok(())
     }
 
-    fn discard(&self, _: FileNumber) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &[CopiedFile]) -> Result<()> {
+    fn finish(&self, _: &[CopiedFile]) {
         panic!("a copy that failed is not finished");
     }
 }
@@ -52,22 +44,13 @@ impl CopyTarget for Slow<'_> {
 /// A device that takes its time over the redo log.
 struct SlowLog;
 
-impl CopyTarget for SlowLog {
-    fn begin(&self, head: &FileHead) -> Result<()> {
-        assert_eq!(head.kind == FileKind::Redo, head.number == FileNumber(0));
-        Ok(())
-    }
-
+impl Target for SlowLog {
     fn write(&self, file: FileNumber, _: u64, _: &[u8]) -> Result<()> {
-        std::thread::sleep(if file == FileNumber(0) { Duration::from_secs(3) } else { Duration::from_millis(300) });
+        std::thread::sleep(if file == LOG { Duration::from_secs(3) } else { Duration::from_millis(300) });
         Ok(())
     }
 
-    fn discard(&self, _: FileNumber) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &[CopiedFile]) -> Result<()> {
+    fn finish(&self, _: &[CopiedFile]) {
         panic!("a copy that failed is not finished");
     }
 }
@@ -102,11 +85,11 @@ fn a_server_that_is_killed_in_the_middle_ends_the_copy() {
     let mut server = Server::start(Kind::Mariadb11, &ServerOptions::new());
     workload::prepare(&server, "");
     let copied = AtomicU64::new(0);
-    let (mut stages, mut monitor) = (Client::connect(&server), Client::connect(&server));
+    let (stages, monitor) = (Client::connect(&server), Client::connect(&server));
     let error = std::thread::scope(|scope| {
         let copy = scope.spawn(|| {
             let slow = Slow(&copied, Duration::from_millis(200));
-            fullbore_engines::mariadb::hot_copy::run(&mut stages, &mut monitor, &slow, &options()).unwrap_err()
+            copy_into(&slow, stages, monitor, 2, &options()).unwrap_err()
         });
         while copied.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(5));
@@ -218,7 +201,7 @@ fn a_page_that_is_damaged_on_disk_is_named_and_copied_only_when_asked() {
     assert_unlocked(&server);
     let room = room();
     let go_on = Options { continue_after_error: true, ..options() };
-    let outcome = copy_to(&server, &Directory::new(&room.path().join("data")), &go_on).unwrap();
+    let (outcome, _) = copy_to(&server, &Directory::new(&room.path().join("data")), &go_on).unwrap();
     assert!(outcome.damaged.iter().all(|page| (page.file.as_str(), page.page) == ("shop/account1.ibd", 6)));
     assert_eq!(outcome.damaged.len(), 1);
 }

@@ -1,6 +1,6 @@
-//! A tablespace's file, opened: how its pages look, and its pages read until they are whole.
+//! A file of the copy, opened; of a tablespace: how its pages look, and its pages read until they are whole.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -10,35 +10,53 @@ use std::time::{Duration, Instant};
 use fullbore_core::io::{Memory, Mode, OpenedFile};
 use fullbore_core::{Error, Result};
 
-use super::listing::{Role, TablespaceFile};
-use super::target::FileNumber;
+use super::listing::{ListedFile, Role};
+use super::work::{FileNumber, PIECE_UNIT};
 use crate::innodb::Dialect;
 use crate::innodb::page::{Fault, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
-use crate::innodb::tablespace::{BadHead, Doublewrite, Head, TRANSACTION_SYSTEM_PAGE};
+use crate::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 use crate::mariadb::redo::tail::read_full;
 
 /// Unit of direct reads, in bytes.
 const BLOCK: usize = 4096;
 /// How long a page may look torn before it is damaged.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Smaller files of other engines are read through the page cache.
+const DIRECT_FROM: u64 = 1 << 20;
 /// How long to wait before it is read again.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A tablespace file that is in the copy, or will be.
+/// A file that is in the copy, or will be.
 #[derive(Debug)]
 pub struct Entry {
     /// Its number in the copy.
     pub number: FileNumber,
     /// What was found when files were listed.
-    pub file: TablespaceFile,
+    pub file: ListedFile,
     /// The tablespace's number; none if page 0 was still zero, or in a further file of the system tablespace.
     pub space: Option<u32>,
-    /// Bytes of a page; none if page 0 was still zero: then the file is copied as it stands.
+    /// Bytes of a page; none if page 0 was still zero, or in a file that is no tablespace: it is copied as it stands.
     pub page: Option<u32>,
+    /// Its pages are compressed, and have holes.
+    pub holes: bool,
+    /// Its pages are encrypted.
+    pub encrypted: bool,
     /// Bytes when it was opened.
     pub size: u64,
     /// Where what was read of it ends.
     pub end: AtomicU64,
+}
+
+impl Entry {
+    /// What is read at once is a multiple of so many bytes, and begins at one: a page, at least [`PIECE_UNIT`].
+    pub fn unit(&self) -> usize {
+        self.page.map_or(PIECE_UNIT, |page| PIECE_UNIT.max(page as usize))
+    }
+
+    /// What of the file is zero or not in units of so many bytes: smaller than a page where pages have holes.
+    pub fn stored_unit(&self) -> u32 {
+        if self.holes { PIECE_UNIT as u32 } else { self.unit() as u32 }
+    }
 }
 
 /// An opened file.
@@ -58,6 +76,7 @@ pub struct SystemTablespace {
     /// The number of the first page in each file.
     first_pages: Vec<u32>,
     doublewrite: Option<Doublewrite>,
+    encrypted: bool,
 }
 
 /// A page that did not become whole.
@@ -84,7 +103,7 @@ pub struct Found {
 
 impl SystemTablespace {
     /// Looks at the files of the system tablespace, which come first in a listing.
-    pub fn look(files: &[TablespaceFile], mode: Mode) -> Result<Self> {
+    pub fn look(files: &[ListedFile], mode: Mode) -> Result<Self> {
         let mut system = Self::default();
         let mut pages = 0_u64;
         for file in files.iter().filter(|file| matches!(file.role, Role::System { .. })) {
@@ -97,6 +116,7 @@ impl SystemTablespace {
                 };
                 let page = head.format.physical_size() as usize;
                 let got = read_full(&opened, &mut memory[..page], u64::from(TRANSACTION_SYSTEM_PAGE) * page as u64)?;
+                system.encrypted = is_encrypted(&head, &memory);
                 system.format = Some(head.format);
                 system.doublewrite = Doublewrite::parse(&memory[..got]);
             }
@@ -113,31 +133,37 @@ impl SystemTablespace {
 impl DataFile {
     /// Opens a file for copying; `None` if it is gone.
     pub fn open(
-        file: TablespaceFile,
+        file: ListedFile,
         system: &SystemTablespace,
         mode: Mode,
         number: impl FnOnce() -> FileNumber,
     ) -> Result<Option<Self>> {
-        let opened = match OpenedFile::read(&file.path, mode) {
+        // Asking how to read a small file directly would take longer than reading it.
+        let small = file.role == Role::Other && fs::metadata(&file.path).is_ok_and(|stat| stat.len() < DIRECT_FROM);
+        let opened = match OpenedFile::read(&file.path, if small { Mode::Buffered } else { mode }) {
             Ok(opened) => opened,
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let size = size_of(&opened)?;
-        let (mut space, mut format, mut first_page, mut doublewrite) = (None, None, 0, None);
+        let (mut space, mut format, mut first_page, mut doublewrite, mut encrypted) = (None, None, 0, None, false);
         if let Role::System { index } = file.role {
+            encrypted = system.encrypted;
             format = system.format;
             first_page = system.first_pages.get(index).copied().unwrap_or(0);
             doublewrite = system.doublewrite.filter(|_| index == 0);
             space = (index == 0).then_some(0);
-        } else {
+        } else if file.role != Role::Other {
             let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
             if let Some(head) = read_head(&opened, &mut memory)? {
                 (space, format) = (Some(head.space), Some(head.format));
+                encrypted = is_encrypted(&head, &memory);
             }
         }
         let page = format.map(|format| format.physical_size());
-        let entry = Entry { number: number(), file, space, page, size, end: AtomicU64::new(0) };
+        let holes = format.is_some_and(|format| format.has_holes());
+        let (number, end) = (number(), AtomicU64::new(0));
+        let entry = Entry { number, file, space, page, holes, encrypted, size, end };
         Ok(Some(Self { entry: Arc::new(entry), opened, format, first_page, doublewrite }))
     }
 
@@ -234,7 +260,7 @@ pub struct Identity {
 }
 
 /// What a file is now; nothing if it is gone.
-pub fn identify(file: &TablespaceFile) -> Result<Option<Identity>> {
+pub fn identify(file: &ListedFile) -> Result<Option<Identity>> {
     let opened = match File::open(&file.path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -278,6 +304,15 @@ fn read_head(opened: &OpenedFile, memory: &mut Memory) -> Result<Option<Head>> {
     }
 }
 
+/// Whether some of the pages are, or are to be.
+fn is_encrypted(head: &Head, page: &[u8]) -> bool {
+    match head.encryption(page, Dialect::MariaDb) {
+        // 1: the table's own wish; otherwise a key that is in use tells.
+        Encryption::MariaDb { least_key_version, mode, .. } => mode == 1 || least_key_version > 0,
+        Encryption::None | Encryption::MySql { .. } => false,
+    }
+}
+
 fn size_of(opened: &OpenedFile) -> Result<u64> {
     let stat =
         opened.file.metadata().map_err(|error| Error::io("look at", opened.path.display().to_string(), error))?;
@@ -314,7 +349,7 @@ mod tests {
     }
 
     fn open(path: &Path) -> DataFile {
-        let file = TablespaceFile { name: "a.ibd".into(), path: path.into(), elsewhere: false, role: Role::Table };
+        let file = ListedFile { name: "a.ibd".into(), path: path.into(), elsewhere: false, role: Role::Table };
         DataFile::open(file, &SystemTablespace::default(), Mode::Auto, || FileNumber(7)).unwrap().unwrap()
     }
 
@@ -326,6 +361,8 @@ mod tests {
             tablespace(fixture, &path);
             let file = open(&path);
             assert_eq!((file.entry.page, file.entry.number), (Some(fixture.physical), FileNumber(7)));
+            assert_eq!(file.entry.holes, fixture.name.contains("pagezip"), "{}", fixture.name);
+            assert_eq!(file.entry.encrypted, fixture.name.contains("crypt"), "{}", fixture.name);
             let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());
             let found = file.read(0, 1 << 16, &mut buffer, &mut scratch).unwrap();
             assert!(found.damaged.is_empty() && found.torn == 0, "{}: {found:?}", fixture.name);
@@ -374,7 +411,7 @@ mod tests {
     fn a_file_that_is_gone_is_none_and_one_without_a_page_0_is_copied_as_it_stands() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.ibd");
-        let file = TablespaceFile { name: "a.ibd".into(), path: path.clone(), elsewhere: false, role: Role::Table };
+        let file = ListedFile { name: "a.ibd".into(), path: path.clone(), elsewhere: false, role: Role::Table };
         assert!(
             DataFile::open(file.clone(), &SystemTablespace::default(), Mode::Auto, || FileNumber(1)).unwrap().is_none()
         );

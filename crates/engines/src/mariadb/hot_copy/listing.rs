@@ -10,9 +10,9 @@ use fullbore_core::{Error, Result};
 
 use super::places::Places;
 
-/// A file of a tablespace.
+/// A file that is to be copied: of a tablespace, or another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TablespaceFile {
+pub struct ListedFile {
     /// Its name in the copy, relative to the data directory.
     pub name: String,
     /// Where it is.
@@ -35,6 +35,8 @@ pub enum Role {
     Undo,
     /// A table, or a partition of one.
     Table,
+    /// No tablespace: a file of another engine, copied as it stands.
+    Other,
 }
 
 /// A file that is not InnoDB's.
@@ -61,7 +63,7 @@ pub enum Settles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Of InnoDB.
-    pub tablespaces: Vec<TablespaceFile>,
+    pub tablespaces: Vec<ListedFile>,
     /// The others.
     pub others: Vec<OtherFile>,
     /// What was left out and may matter.
@@ -86,12 +88,12 @@ pub fn list(places: &Places) -> Result<Listing> {
     let mut listing = Listing::default();
     for (index, path) in places.system_files.iter().enumerate() {
         let (name, elsewhere) = name_of(path, &places.datadir);
-        listing.tablespaces.push(TablespaceFile { name, path: path.clone(), elsewhere, role: Role::System { index } });
+        listing.tablespaces.push(ListedFile { name, path: path.clone(), elsewhere, role: Role::System { index } });
     }
     for (name, path) in entries(&places.undo_directory)? {
         if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
-            listing.tablespaces.push(TablespaceFile { name, path, elsewhere, role: Role::Undo });
+            listing.tablespaces.push(ListedFile { name, path, elsewhere, role: Role::Undo });
         }
     }
     listing.others = aria_log(places)?;
@@ -142,18 +144,13 @@ fn list_database(database: &str, folder: &Path, listing: &mut Listing, unknown: 
         let name = format!("{database}/{file}");
         let suffix = file.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         if suffix == "ibd" {
-            listing.tablespaces.push(TablespaceFile { name, path, elsewhere: false, role: Role::Table });
+            listing.tablespaces.push(ListedFile { name, path, elsewhere: false, role: Role::Table });
         } else if OTHER_SUFFIXES.contains(&suffix) {
             if suffix == "isl"
                 && let Some(target) = read_link(&path)?
             {
                 let table = format!("{}.ibd", name.trim_end_matches(".isl"));
-                listing.tablespaces.push(TablespaceFile {
-                    name: table,
-                    path: target,
-                    elsewhere: true,
-                    role: Role::Table,
-                });
+                listing.tablespaces.push(ListedFile { name: table, path: target, elsewhere: true, role: Role::Table });
             }
             listing.others.push(OtherFile { name, path, settles });
         } else if !KNOWN_SUFFIXES.contains(&suffix) && path.is_file() {

@@ -1,28 +1,24 @@
 //! Files of other engines, table definitions and Aria's log: copied before the server holds still where they have settled, and again
 //! only where they have changed since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fullbore_core::io::{Memory, Mode, OpenedFile};
 use fullbore_core::{Error, Result};
 
-use super::listing::{OtherFile, Settles};
-use super::pieces::Shared;
-use super::target::{CopiedFile, FileHead, FileKind, FileNumber};
-use crate::mariadb::redo::tail::read_full;
+use super::data_file::Entry;
+use super::files::{CopiedFile, FileKind};
+use super::listing::{ListedFile, OtherFile, Role, Settles};
+use super::work::Work;
 
 /// A file that was changed less long ago can change again without a sign: the clocks of file systems tick in milliseconds, some in
 /// seconds.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Smaller files are read through the page cache: asking how to read them directly would take longer.
-const DIRECT_FROM: u64 = 1 << 20;
 
 /// What says that a file is still the one that was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,19 +50,15 @@ impl Stamp {
 }
 
 struct Taken {
-    number: FileNumber,
+    entry: Arc<Entry>,
     stamp: Stamp,
     settled: bool,
     settles: Settles,
-    size: u64,
 }
 
 /// The other files of a copy.
 pub struct OtherFiles<'a> {
-    shared: &'a Shared<'a>,
-    /// How many files are copied at once, and with what buffers.
-    readers: usize,
-    buffer: usize,
+    work: &'a Work,
     /// Times say whether content changed.
     times_count: bool,
     taken: BTreeMap<String, Taken>,
@@ -83,12 +75,12 @@ pub struct Round {
 
 impl<'a> OtherFiles<'a> {
     /// None copied so far. `times_count` is false where the server writes through memory, which leaves times as they are.
-    pub fn new(shared: &'a Shared<'a>, readers: usize, buffer: usize, times_count: bool) -> Self {
-        Self { shared, readers: readers.max(1), buffer, times_count, taken: BTreeMap::new() }
+    pub fn new(work: &'a Work, times_count: bool) -> Self {
+        Self { work, times_count, taken: BTreeMap::new() }
     }
 
-    /// Copies those that have settled, while the server goes on.
-    pub fn copy_settled(&mut self, files: &[OtherFile]) -> Result<Round> {
+    /// Copies those that have settled, while the server goes on; `check` is called every second meanwhile.
+    pub fn copy_settled(&mut self, files: &[OtherFile], check: &dyn Fn() -> Result<()>) -> Result<Round> {
         if !self.times_count {
             return Ok(Round::default());
         }
@@ -96,18 +88,14 @@ impl<'a> OtherFiles<'a> {
             .iter()
             .filter(|file| stamp_of(file).is_ok_and(|stamp| stamp.is_some_and(|stamp| stamp.is_settled())))
             .collect();
-        self.copy(&files)
+        self.copy(&files, check)
     }
 
     /// Copies those that hold still from this stage on and are not yet copied as they are now, and forgets those that are gone.
     pub fn copy_changed(&mut self, files: &[OtherFile], settles: Settles) -> Result<Round> {
         let files: Vec<&OtherFile> = files.iter().filter(|file| file.settles == settles).collect();
         let names: std::collections::BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        let gone = self.taken.iter().filter(|(name, taken)| taken.settles == settles && !names.contains(name.as_str()));
-        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
-        for name in gone {
-            self.forget(&name)?;
-        }
+        self.taken.retain(|name, taken| taken.settles != settles || names.contains(name.as_str()));
         let mut changed = Vec::new();
         for file in files {
             let now = stamp_of(file)?;
@@ -116,91 +104,45 @@ impl<'a> OtherFiles<'a> {
                 changed.push(file);
             }
         }
-        self.copy(&changed)
+        // The lock is not asked after here: every statement that follows would fail without it.
+        self.copy(&changed, &|| Ok(()))
     }
 
     /// All that were copied, for the final list.
     pub fn into_copied(self) -> impl Iterator<Item = CopiedFile> {
         self.taken.into_iter().map(|(name, taken)| CopiedFile {
-            number: taken.number,
+            number: taken.entry.number,
             name,
             kind: FileKind::Other,
-            size: taken.size,
+            unit: taken.entry.stored_unit(),
+            size: taken.entry.end.load(Ordering::Relaxed),
             space: None,
+            encrypted: false,
             elsewhere: None,
         })
     }
 
-    fn forget(&mut self, name: &str) -> Result<()> {
-        match self.taken.remove(name) {
-            Some(taken) => self.shared.target.discard(taken.number),
-            None => Ok(()),
-        }
-    }
-
-    fn copy(&mut self, files: &[&OtherFile]) -> Result<Round> {
+    fn copy(&mut self, files: &[&OtherFile], check: &dyn Fn() -> Result<()>) -> Result<Round> {
+        let (mut listed, mut stamps) = (Vec::new(), HashMap::new());
         for file in files {
-            self.forget(&file.name)?;
+            self.taken.remove(&file.name);
+            let Some(stamp) = stamp_of(file)? else { continue };
+            stamps.insert(file.name.as_str(), (*file, stamp, stamp.is_settled()));
+            let (name, path) = (file.name.clone(), file.path.clone());
+            listed.push(ListedFile { name, path, elsewhere: false, role: Role::Other });
         }
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let work = || -> Result<()> {
-            let mut memory = Memory::new(self.buffer)?;
-            while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.shared.halt.check()?;
-                if let Some(taken) = copy_one(self.shared, file, &mut memory)? {
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((file.name.clone(), taken));
-                }
-            }
-            Ok(())
-        };
-        let threads = self.readers.min(files.len());
-        if threads == 1 {
-            work()?;
-        } else {
-            thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-                let results = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Halted)));
-                // All are waited for; the first error is the one to tell.
-                results.collect::<Vec<_>>().into_iter().collect::<Result<()>>()
-            })?;
+        let mut round = Round::default();
+        for entry in self.work.copy(listed, check)? {
+            let Some((file, stamp, settled)) = stamps.get(entry.file.name.as_str()) else { continue };
+            round.files += 1;
+            round.bytes += entry.end.load(Ordering::Relaxed);
+            // Another file under the name, or more in it, than what the stamp is of: then it does not count as settled.
+            let settled = *settled && stamp_of(file)? == Some(*stamp);
+            let taken = Taken { stamp: *stamp, settled, settles: file.settles, entry: Arc::clone(&entry) };
+            self.taken.insert(file.name.clone(), taken);
         }
-        let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let round = Round { files: done.len() as u64, bytes: done.iter().map(|(_, taken)| taken.size).sum() };
-        self.taken.extend(done);
         Ok(round)
     }
-}
-
-/// Copies one file as it is; `None` if it is gone.
-fn copy_one(shared: &Shared, file: &OtherFile, memory: &mut Memory) -> Result<Option<Taken>> {
-    let Some(stamp) = stamp_of(file)? else { return Ok(None) };
-    let settled = stamp.is_settled();
-    let mode = if stamp.size < DIRECT_FROM { Mode::Buffered } else { shared.mode };
-    let opened = match OpenedFile::read(&file.path, mode) {
-        Ok(opened) => opened,
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let number = shared.number();
-    let head = FileHead { number, name: file.name.clone(), kind: FileKind::Other, size: stamp.size };
-    shared.target.begin(&head)?;
-    let mut size = 0;
-    loop {
-        shared.halt.check()?;
-        let got = read_full(&opened, memory, size)?;
-        if got > 0 {
-            shared.target.write(number, size, &memory[..got])?;
-        }
-        size += got as u64;
-        shared.bytes.fetch_add(got as u64, Ordering::Relaxed);
-        if got < memory.len() {
-            break;
-        }
-    }
-    // Another file under the name, or more in it, than what the stamp is of: then it does not count as settled.
-    let after = opened.file.metadata().map(|stat| Stamp::of(&stat));
-    let settled = settled && after.is_ok_and(|after| after == stamp);
-    Ok(Some(Taken { number, stamp, settled, settles: file.settles, size }))
 }
 
 fn stamp_of(file: &OtherFile) -> Result<Option<Stamp>> {

@@ -52,6 +52,17 @@ impl Places {
         Self::from_variables(&variables(server, &names)?)
     }
 
+    /// The data directory is here, and elsewhere only for the server: what is inside of it moves along.
+    pub fn move_to(&mut self, datadir: &Path) {
+        let from = std::mem::replace(&mut self.datadir, datadir.to_owned());
+        let places = [&mut self.undo_directory, &mut self.redo_log, &mut self.aria_log_directory];
+        for place in self.system_files.iter_mut().chain(places) {
+            if let Ok(inside) = place.strip_prefix(&from) {
+                *place = datadir.join(inside);
+            }
+        }
+    }
+
     fn from_variables(variables: &HashMap<String, String>) -> Result<Self> {
         let said = |name: &str| variables.get(name).map(String::as_str).unwrap_or_default();
         let datadir = PathBuf::from(said("datadir"));
@@ -128,6 +139,16 @@ mod tests {
         assert_eq!(found.redo_log, Path::new("/log/ib_logfile0"));
         assert_eq!(found.undo_directory, Path::new("/var/lib/mysql/undo"));
         assert_eq!((found.aria_log_directory.as_path(), found.write_block), (Path::new("/aria/"), 8192));
+    }
+
+    #[test]
+    fn what_is_in_a_data_directory_that_is_elsewhere_for_the_server_moves_along() {
+        let mut found = places(&[("innodb_undo_directory", "undo"), ("innodb_log_group_home_dir", "/log")]).unwrap();
+        found.move_to(Path::new("/srv/volume"));
+        assert_eq!(found.datadir, Path::new("/srv/volume"));
+        assert_eq!(found.system_files, [Path::new("/srv/volume/ibdata1")]);
+        assert_eq!(found.undo_directory, Path::new("/srv/volume/undo"));
+        assert_eq!(found.redo_log, Path::new("/log/ib_logfile0"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Row {
 }
 
 /// Global variables of the server, those of `names` that it knows.
-pub(super) fn variables(server: &mut dyn Statements, names: &[&str]) -> Result<HashMap<String, String>> {
+pub fn variables(server: &mut dyn Statements, names: &[&str]) -> Result<HashMap<String, String>> {
     named(server, "VARIABLES", names)
 }
 

@@ -2,87 +2,51 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
-use fullbore_core::io::Memory;
 use fullbore_core::{Error, Result};
 
 use super::data_file::{Entry, Identity, SystemTablespace, identify};
-use super::listing::{Role, TablespaceFile};
-use super::pieces::{Pieces, Shared};
+use super::files::{CopiedFile, FileKind};
+use super::listing::{ListedFile, Role};
 use super::reconcile::{Copied, Present, reconcile};
-use super::target::{CopiedFile, FileKind};
+use super::work::Work;
 
-/// How often the connection with the lock is asked whether it is still there.
-const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Fewer files are not worth another thread.
 const FILES_PER_THREAD: usize = 64;
 
 /// The tablespaces of a copy.
 pub struct Tablespaces<'a> {
-    shared: &'a Shared<'a>,
-    readers: usize,
-    buffer: usize,
-    system: SystemTablespace,
+    work: &'a Work,
+    /// How many files are looked at at once.
+    threads: usize,
     /// Copied, with the names that they have now.
-    copies: Vec<(Arc<Entry>, TablespaceFile)>,
+    copies: Vec<(Arc<Entry>, ListedFile)>,
 }
 
 impl<'a> Tablespaces<'a> {
     /// None copied so far.
-    pub fn new(shared: &'a Shared<'a>, readers: usize, buffer: usize) -> Self {
-        Self { shared, readers: readers.max(1), buffer, system: SystemTablespace::default(), copies: Vec::new() }
+    pub fn new(work: &'a Work, threads: usize) -> Self {
+        Self { work, threads: threads.max(1), copies: Vec::new() }
     }
 
     /// Looks at the system tablespace, whose further files say nothing about themselves.
-    pub fn look_at_system(&mut self, files: &[TablespaceFile]) -> Result<()> {
-        self.system = SystemTablespace::look(files, self.shared.mode)?;
+    pub fn look_at_system(&mut self, files: &[ListedFile]) -> Result<()> {
+        self.work.set_system(SystemTablespace::look(files, self.work.mode)?);
         Ok(())
     }
 
     /// Copies files with all readers; `check` is called every second meanwhile.
-    pub fn copy(&mut self, files: Vec<TablespaceFile>, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        let pieces = Pieces::new(self.shared, &self.system, files);
-        let (done, finished) = channel::<()>();
-        let this = &*self;
-        thread::scope(|scope| {
-            for _ in 0..this.readers {
-                let (done, pieces) = (done.clone(), &pieces);
-                scope.spawn(move || {
-                    if let Err(error) = this.read_all(pieces) {
-                        this.shared.halt.stop(error);
-                    }
-                    drop(done);
-                });
-            }
-            drop(done);
-            // Ends when the last reader has gone.
-            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(CHECK_PERIOD) {
-                this.shared.halt.watch(check());
-            }
-        });
-        self.shared.halt.check()?;
-        self.copies.extend(pieces.into_entries().into_iter().map(|entry| (Arc::clone(&entry), entry.file.clone())));
-        Ok(())
-    }
-
-    fn read_all(&self, pieces: &Pieces) -> Result<()> {
-        let mut reader = pieces.reader()?;
-        let mut buffer = Memory::new(self.buffer)?;
-        while let Some(piece) = reader.next(&mut buffer)? {
-            if piece.length > 0 {
-                self.shared.target.write(piece.file, piece.offset, &buffer[..piece.length])?;
-            }
-        }
+    pub fn copy(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let copied = self.work.copy(files, check)?;
+        self.copies.extend(copied.into_iter().map(|entry| (Arc::clone(&entry), entry.file.clone())));
         Ok(())
     }
 
     /// Makes the copies fit what is there now: gives them their present names, forgets what is gone, copies what is new. How many files had
     /// to be copied.
-    pub fn reconcile(&mut self, files: Vec<TablespaceFile>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
-        let files: Vec<TablespaceFile> = files.into_iter().filter(|file| !is_system(file)).collect();
+    pub fn reconcile(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
+        let files: Vec<ListedFile> = files.into_iter().filter(|file| !is_system(file)).collect();
         let (mut present, mut there) = (Vec::new(), Vec::new());
         for (file, found) in files.iter().zip(self.identify_all(&files)?) {
             if let Some(Identity { space, size }) = found {
@@ -97,12 +61,9 @@ impl<'a> Tablespaces<'a> {
             .map(|(entry, file)| Copied { space: entry.space, name: file.name.clone(), size: entry.size })
             .collect();
         let plan = reconcile(&copied, &present);
-        for index in &plan.discard {
-            self.shared.target.discard(tables[*index].0.number)?;
-        }
         self.copies = system;
         self.copies.extend(plan.keep.iter().map(|(copy, now)| (Arc::clone(&tables[*copy].0), there[*now].clone())));
-        let new: Vec<TablespaceFile> = plan.copy.iter().map(|now| there[*now].clone()).collect();
+        let new: Vec<ListedFile> = plan.copy.iter().map(|now| there[*now].clone()).collect();
         let count = new.len() as u64;
         if count > 0 {
             self.copy(new, check)?;
@@ -111,8 +72,8 @@ impl<'a> Tablespaces<'a> {
     }
 
     /// Number and size of each file; nothing for those that are gone.
-    fn identify_all(&self, files: &[TablespaceFile]) -> Result<Vec<Option<Identity>>> {
-        let threads = self.readers.min(files.len() / FILES_PER_THREAD).max(1);
+    fn identify_all(&self, files: &[ListedFile]) -> Result<Vec<Option<Identity>>> {
+        let threads = self.threads.min(files.len() / FILES_PER_THREAD).max(1);
         if threads == 1 {
             return files.iter().map(identify).collect();
         }
@@ -144,15 +105,17 @@ impl<'a> Tablespaces<'a> {
     pub fn into_copied(self) -> impl Iterator<Item = CopiedFile> {
         self.copies.into_iter().map(|(entry, file)| CopiedFile {
             number: entry.number,
-            kind: FileKind::Tablespace { page: entry.page.unwrap_or(super::pieces::PAGE_UNKNOWN) },
+            kind: FileKind::Tablespace,
+            unit: entry.stored_unit(),
             size: entry.end.load(Ordering::Relaxed),
             space: entry.space,
+            encrypted: entry.encrypted,
             elsewhere: file.elsewhere.then(|| file.path.clone()),
             name: file.name,
         })
     }
 }
 
-fn is_system(file: &TablespaceFile) -> bool {
+fn is_system(file: &ListedFile) -> bool {
     matches!(file.role, Role::System { .. })
 }

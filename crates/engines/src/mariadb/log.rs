@@ -6,8 +6,8 @@ use std::time::Duration;
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;
 
-use super::statements::{Statements, server_lsn};
-use crate::mariadb::redo::tail::Tail;
+use super::hot_copy::{Statements, server_lsn};
+use super::redo::tail::Tail;
 
 /// How often the server is asked how far its log has got.
 const PERIOD: Duration = Duration::from_millis(25);

@@ -3,7 +3,7 @@
 use fullbore_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::statements::Statements;
+use super::hot_copy::Statements;
 
 /// The positions while commits were blocked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

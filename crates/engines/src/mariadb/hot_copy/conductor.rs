@@ -1,0 +1,242 @@
+//! Who conducts a hot copy: takes the stages, says what is to be read, and follows the redo log beside it. Reading is done by others.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Instant;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+use super::files::{CopiedFile, FileKind};
+use super::listing::{list, list_late};
+use super::other_files::{OtherFiles, Round};
+use super::places::Places;
+use super::stages::{Blocked, Stage, Stages};
+use super::statements::{Statements, server_lsn};
+use super::tablespaces::Tablespaces;
+use super::work::{LOG, PIECE_UNIT, Work};
+use super::{Options, Outcome, Settles};
+use crate::mariadb::log;
+use crate::mariadb::position::BinlogPosition;
+use crate::mariadb::redo::tail::{ServerLsn, Tail};
+use crate::mariadb::redo::write::LinearLog;
+
+/// How often new tablespaces are looked for before the server has to hold still.
+const CATCH_UP_ROUNDS: usize = 2;
+/// What the server makes anew in its data directory when the first stage begins.
+const LOG_OF_DDL: &str = "ddl.log";
+
+/// Makes the copy; the readers of `work` do the reading.
+///
+/// # Errors
+/// Whatever makes the copy unusable, the overrun of the redo log among it; the lock is given back and all threads have ended then.
+pub(super) fn conduct(
+    work: &Work,
+    stages: &mut dyn Statements,
+    monitor: &mut (dyn Statements + Send),
+    places: &Places,
+    options: &Options,
+) -> Result<Outcome> {
+    let started = Instant::now();
+    let halt = &options.halt;
+    let connection = stages.execute("SELECT CONNECTION_ID()")?.first().and_then(|row| row.number(0)).unwrap_or(0);
+    let before = trace(&places.datadir);
+    let stages = Stages::start(stages, options.lock_timeout, halt)?;
+    demand_its_trace(before, &places.datadir)?;
+    let mut tail = Tail::open(&places.redo_log, options.mode)?;
+    tail.set_write_block(places.write_block);
+    demand_same_server(&tail, places, server_lsn(monitor)?)?;
+    let (checkpoint, log_size) = (tail.checkpoint(), tail.file_size());
+    let linear = LinearLog::new(tail.header(), checkpoint, &places.version);
+    work.give_log(0, linear.head())?;
+    let (tell, told) = channel();
+    let copier = Copier { places, options, work };
+    let (end_lsn, still) = thread::scope(|scope| {
+        let follower = scope.spawn(|| {
+            let mut emit = |lsn: u64, bytes: &[u8]| work.give_log(linear.offset(lsn), bytes);
+            follow_to_the_end(tail, monitor, connection, told, halt, &mut emit)
+        });
+        let still = copier.copy(stages, &mut |lsn| {
+            let _ = tell.send(lsn); // Nobody listens when the log's thread has failed: it says why.
+        });
+        let still = halt.watch(still);
+        drop(tell);
+        let end = halt.watch(follower.join().unwrap_or(Err(Error::Halted)));
+        work.end_log();
+        end.zip(still).ok_or(Error::Halted)
+    })?;
+    let mut files = still.files;
+    files.push(CopiedFile {
+        number: LOG,
+        name: "ib_logfile0".into(),
+        kind: FileKind::Redo,
+        unit: PIECE_UNIT as u32,
+        size: linear.size(end_lsn, log_size),
+        space: None,
+        encrypted: false,
+        elsewhere: None,
+    });
+    Ok(Outcome {
+        version: places.version.clone(),
+        checkpoint,
+        end_lsn,
+        position: still.position,
+        blocked: still.blocked,
+        files,
+        copied_while_blocked: still.tablespaces_while_blocked,
+        others_while_blocked: still.others.files,
+        torn_pages: work.torn.load(Ordering::Relaxed),
+        damaged: work.damaged(),
+        elapsed: started.elapsed(),
+        warnings: still.warnings,
+    })
+}
+
+/// When the log of DDL was last made, if there is one.
+type Trace = Option<(u64, i64, i64)>;
+
+fn trace(datadir: &Path) -> Trace {
+    let stat = fs::metadata(datadir.join(LOG_OF_DDL)).ok()?;
+    Some((stat.ino(), stat.ctime(), stat.ctime_nsec()))
+}
+
+/// The server leaves a trace in its data directory when a backup begins. Where it does not appear is the data directory of another server.
+fn demand_its_trace(before: Trace, datadir: &Path) -> Result<()> {
+    let now = trace(datadir);
+    if now.is_some() && now != before {
+        return Ok(());
+    }
+    Err(another_server(
+        datadir.display().to_string(),
+        format!("the server that answers has just begun `{LOG_OF_DDL}` in its data directory, and not in this one"),
+    ))
+}
+
+/// A log that is not where the server says its log is belongs to another server: a copy of the directory, or another host.
+fn demand_same_server(tail: &Tail, places: &Places, server: ServerLsn) -> Result<()> {
+    let checkpoint = tail.checkpoint().lsn;
+    if checkpoint <= server.current && server.current - checkpoint <= tail.ring().capacity() {
+        return Ok(());
+    }
+    Err(another_server(
+        places.redo_log.display().to_string(),
+        format!(
+            "this is not the redo log of the server that answers: its checkpoint is {checkpoint}, and that server is at LSN {}",
+            server.current
+        ),
+    ))
+}
+
+fn another_server(place: String, why: String) -> Error {
+    let hint = "run the backup on the server's own host; datadir= says where its data directory is there, if that is elsewhere \
+                than for the server (a container)";
+    Error::refused(place, why, hint)
+}
+
+/// The log's thread. When the copy ends early, a statement of the other connection that waits for a lock is ended too.
+fn follow_to_the_end(
+    tail: Tail,
+    monitor: &mut dyn Statements,
+    connection: u64,
+    told: Receiver<u64>,
+    halt: &Halt,
+    emit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<u64> {
+    let result = log::follow(tail, monitor, &told, halt, emit);
+    if let Err(error) = result {
+        halt.stop(error);
+        // The connection may be idle, or gone: then there is nothing to end.
+        let _ = monitor.execute(&format!("KILL QUERY {connection}"));
+        return Err(Error::Halted);
+    }
+    result
+}
+
+/// What the copy was while the server held still.
+struct Still {
+    files: Vec<CopiedFile>,
+    position: BinlogPosition,
+    blocked: Blocked,
+    tablespaces_while_blocked: u64,
+    others: Round,
+    warnings: Vec<String>,
+}
+
+/// Copies everything but the redo log.
+struct Copier<'a> {
+    places: &'a Places,
+    options: &'a Options,
+    work: &'a Work,
+}
+
+impl Copier<'_> {
+    /// All stages; tells `target` the LSN at which the redo log has to end.
+    fn copy(&self, stages: Stages, target: &mut dyn FnMut(u64)) -> Result<Still> {
+        let stages = RefCell::new(stages);
+        let mut others = OtherFiles::new(self.work, !self.places.myisam_use_mmap);
+        let mut tablespaces = Tablespaces::new(self.work, self.options.threads);
+        let listing = list(self.places)?;
+        tablespaces.look_at_system(&listing.tablespaces)?;
+        let check = || stages.borrow_mut().check();
+        tablespaces.copy(listing.tablespaces, &check)?;
+        self.stop_at_damage()?;
+        others.copy_settled(&listing.others, &check)?;
+        for _ in 0..CATCH_UP_ROUNDS {
+            if tablespaces.reconcile(list(self.places)?.tablespaces, &check)? == 0 {
+                break;
+            }
+        }
+        let stages = stages.into_inner();
+        self.hold_still(stages, tablespaces, others, target)
+    }
+
+    /// The stages that others notice: as little as possible, and in the shortest way.
+    fn hold_still(
+        &self,
+        mut stages: Stages,
+        mut tablespaces: Tablespaces,
+        mut others: OtherFiles,
+        target: &mut dyn FnMut(u64),
+    ) -> Result<Still> {
+        let halt = &self.options.halt;
+        for stage in [Stage::Flush, Stage::BlockDdl] {
+            halt.check()?;
+            stages.enter(stage)?;
+        }
+        let listing = list(self.places)?;
+        // The lock is not asked after here: every statement that follows would fail without it.
+        let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, &|| Ok(()))?;
+        self.stop_at_damage()?;
+        let early = others.copy_changed(&listing.others, Settles::WithoutDdl)?;
+        halt.check()?;
+        stages.enter(Stage::BlockCommit)?;
+        // Aria's log is flushed with InnoDB's; after this statement both have everything that was committed.
+        stages.server().execute("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")?;
+        let end = server_lsn(stages.server())?.flushed;
+        let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
+        let position = BinlogPosition::ask(stages.server())?;
+        // What is below the target is on disk for good: the rest of the log can be read while the server goes on.
+        let blocked = stages.end()?;
+        target(end);
+        let files = tablespaces.into_copied().chain(others.into_copied()).collect();
+        let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
+        Ok(Still { files, position, blocked, tablespaces_while_blocked, others, warnings: listing.warnings })
+    }
+
+    /// A page that stays damaged ends the copy, unless it was asked to go on.
+    fn stop_at_damage(&self) -> Result<()> {
+        match self.work.damaged().first() {
+            Some(first) if !self.options.continue_after_error => Err(Error::refused(
+                first.file.clone(),
+                format!("page {} is damaged in the server's own file: {}", first.page, first.fault),
+                "repair the table from a good backup; --continue-after-error backs it up as it is",
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The work of a copy, piece by piece, for several readers: each fills its own buffer with the next piece that nobody has, so that a
+//! large file is read by all of them. Whoever conducts the copy gives files to [`Work::copy`] and waits until they are read; the thread that
+//! follows the redo log gives its bytes to [`Work::give_log`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::io::{Memory, Mode};
+use fullbore_core::{Error, Result};
+
+use super::data_file::{DamagedPage, DataFile, Entry, SCRATCH, SystemTablespace};
+use super::listing::{ListedFile, Role};
+
+/// Unit of pieces in bytes, and of direct reads.
+pub const PIECE_UNIT: usize = 4096;
+/// How many damaged pages are named.
+const NAMED_MAX: usize = 1000;
+/// How often the connection with the lock is asked whether it is still there.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
+/// How often those who wait look whether the copy has been ended.
+const TICK: Duration = Duration::from_millis(50);
+/// The redo log is handed out in chunks of so many bytes.
+const LOG_CHUNK: usize = 512 << 10;
+/// Bytes of the redo log that wait for readers, at most; then the log's thread waits.
+const LOG_MAX: usize = 8 << 20;
+
+/// A file of the copy, numbered in the order in which files began. Names may change until the end; numbers do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(pub u32);
+
+/// The number of the redo log: it begins before all other files.
+pub const LOG: FileNumber = FileNumber(0);
+
+/// A piece that a reader has put into its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Of which file.
+    pub file: FileNumber,
+    /// Where in the file, in bytes; a multiple of [`PIECE_UNIT`].
+    pub offset: u64,
+    /// Bytes, from the start of the buffer: at least one, and a multiple of [`PIECE_UNIT`] except at the end of the file.
+    pub length: usize,
+}
+
+/// What all threads of a copy share from its begin to its end.
+pub struct Work {
+    /// How files are read.
+    pub mode: Mode,
+    /// Ends the copy.
+    pub halt: Halt,
+    /// Bytes read so far.
+    pub bytes: AtomicU64,
+    /// Pages that had to be read again so far.
+    pub torn: AtomicU64,
+    /// Encrypted tablespaces are refused, and those that do not tell yet.
+    refuse_encrypted: bool,
+    /// Of files so far.
+    numbers: AtomicU32,
+    /// Pages that stayed bad, the first of them.
+    damaged: Mutex<Vec<DamagedPage>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    system: Arc<SystemTablespace>,
+    waiting: VecDeque<ListedFile>,
+    /// Opened, and where the next piece begins.
+    open: VecDeque<(Arc<DataFile>, u64)>,
+    /// How many readers are opening or reading a file just now.
+    busy: usize,
+    entries: Vec<Arc<Entry>>,
+    /// The unit of each file that has begun, by its number; 0 where it has not.
+    units: Vec<u32>,
+    /// The redo log: chunks in their order, each with its place in the file.
+    log: VecDeque<Chunk>,
+    log_ended: bool,
+    ended: bool,
+}
+
+struct Chunk {
+    offset: u64,
+    bytes: Vec<u8>,
+    /// So many of them were handed out.
+    given: usize,
+}
+
+/// What a reader is to do next.
+enum Claim {
+    Nothing,
+    Log(Chunk),
+    Open(ListedFile),
+    Read(Arc<DataFile>, u64, usize),
+}
+
+impl Work {
+    /// Nothing to do so far.
+    pub fn new(mode: Mode, halt: &Halt, refuse_encrypted: bool) -> Self {
+        Self {
+            mode,
+            halt: halt.clone(),
+            bytes: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
+            refuse_encrypted,
+            numbers: AtomicU32::new(LOG.0 + 1),
+            damaged: Mutex::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// How many files there were so far, the redo log included.
+    pub fn files(&self) -> u32 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+
+    /// The unit of a file that has begun, in bytes.
+    pub fn unit_of(&self, file: FileNumber) -> Option<u32> {
+        let known = self.lock().units.get(file.0 as usize).copied().filter(|unit| *unit > 0);
+        known.or((file == LOG).then_some(PIECE_UNIT as u32))
+    }
+
+    /// The pages that stayed bad so far, the first of them.
+    pub fn damaged(&self) -> Vec<DamagedPage> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the system tablespace says of its further files; before any of them is copied.
+    pub fn set_system(&self, system: SystemTablespace) {
+        self.lock().system = Arc::new(system);
+    }
+
+    /// Has these files read, and returns when all of them are: those that were there, in the order in which they began. `check` is called
+    /// every second meanwhile.
+    pub fn copy(&self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<Vec<Arc<Entry>>> {
+        let mut state = self.lock();
+        state.waiting.extend(files);
+        self.changed.notify_all();
+        let mut checked = Instant::now();
+        while !(state.waiting.is_empty() && state.open.is_empty() && state.busy == 0) {
+            state = self.wait(state);
+            self.halt.check()?;
+            if checked.elapsed() >= CHECK_PERIOD {
+                drop(state);
+                check()?;
+                checked = Instant::now();
+                state = self.lock();
+            }
+        }
+        self.halt.check()?;
+        Ok(std::mem::take(&mut state.entries))
+    }
+
+    /// Bytes of the redo log, each behind the one before; waits while too many wait for readers.
+    pub fn give_log(&self, offset: u64, mut bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        let mut offset = offset;
+        while !bytes.is_empty() {
+            self.halt.check()?;
+            if state.log.len() >= LOG_MAX / LOG_CHUNK {
+                state = self.wait(state);
+                continue;
+            }
+            if state.log.back().is_none_or(|chunk| chunk.bytes.len() == LOG_CHUNK) {
+                state.log.push_back(Chunk { offset, bytes: Vec::with_capacity(LOG_CHUNK), given: 0 });
+            }
+            let Some(chunk) = state.log.back_mut() else { continue };
+            let (now, later) = bytes.split_at(bytes.len().min(LOG_CHUNK - chunk.bytes.len()));
+            chunk.bytes.extend_from_slice(now);
+            (bytes, offset) = (later, offset + now.len() as u64);
+            if chunk.bytes.len() == LOG_CHUNK {
+                self.changed.notify_all();
+            }
+        }
+        Ok(())
+    }
+
+    /// The redo log is complete.
+    pub fn end_log(&self) {
+        self.lock().log_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Nothing more will come: readers come to their end.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// A reader, for one thread.
+    pub fn reader(&self) -> Result<PieceReader<'_>> {
+        Ok(PieceReader { work: self, scratch: Memory::new(SCRATCH)? })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The next thing to do; waits for one. A piece has at most `room` bytes.
+    fn claim(&self, room: usize) -> Result<Claim> {
+        let mut state = self.lock();
+        loop {
+            self.halt.check()?;
+            let whole = state.log.front().is_some_and(|chunk| chunk.bytes.len() == LOG_CHUNK || state.log_ended);
+            // The log first: what is not read in time is overwritten.
+            if let Some(chunk) = state.log.pop_front_if(|_| whole) {
+                self.changed.notify_all();
+                return Ok(Claim::Log(chunk));
+            }
+            if let Some((file, next)) = state.open.front_mut() {
+                let (file, offset) = (Arc::clone(file), *next);
+                let length = room / file.entry.unit() * file.entry.unit();
+                let rest = file.entry.size.saturating_sub(offset);
+                *next += length as u64;
+                if rest <= length as u64 {
+                    state.open.pop_front();
+                }
+                if rest == 0 {
+                    self.changed.notify_all();
+                    continue; // An empty file.
+                }
+                if length == 0 {
+                    return Err(Error::usage(
+                        "--max-transfer-size",
+                        "a buffer does not hold a whole page of this server",
+                        "take 1MiB",
+                    ));
+                }
+                state.busy += 1;
+                return Ok(Claim::Read(file, offset, length.min(usize::try_from(rest).unwrap_or(length))));
+            }
+            if let Some(file) = state.waiting.pop_front() {
+                state.busy += 1;
+                return Ok(Claim::Open(file));
+            }
+            if state.ended {
+                return Ok(Claim::Nothing);
+            }
+            state = self.wait(state);
+        }
+    }
+
+    fn open(&self, file: ListedFile) -> Result<()> {
+        let system = Arc::clone(&self.lock().system);
+        let number = || FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
+        let opened = DataFile::open(file, &system, self.mode, number)?;
+        if let Some(opened) = opened {
+            let entry = &opened.entry;
+            let untold = entry.file.role == Role::Table && entry.space.is_none();
+            if self.refuse_encrypted && (entry.encrypted || untold) {
+                return Err(refused_encrypted(entry));
+            }
+            let mut state = self.lock();
+            let place = opened.entry.number.0 as usize;
+            if state.units.len() <= place {
+                state.units.resize(place + 1, 0);
+            }
+            state.units[place] = opened.entry.stored_unit();
+            state.entries.push(Arc::clone(&opened.entry));
+            state.open.push_back((Arc::new(opened), 0));
+        }
+        Ok(())
+    }
+}
+
+fn refused_encrypted(entry: &Entry) -> Error {
+    let is = if entry.encrypted { "is encrypted" } else { "was just made and may be encrypted" };
+    Error::refused(
+        &entry.file.name,
+        format!(
+            "its tablespace {is}, and the server's redo log is not: what was last written to it would be on the media in clear"
+        ),
+        "encrypt the backup as well: name its recipients with --encrypt-to; or let the server encrypt its log (innodb_encrypt_log=ON)",
+    )
+}
+
+/// A reader is at work on a file, until this is dropped.
+struct Busy<'a>(&'a Work);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.lock().busy -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// One of the readers.
+pub struct PieceReader<'a> {
+    work: &'a Work,
+    scratch: Memory,
+}
+
+impl PieceReader<'_> {
+    /// Fills the start of `buffer` with the next piece, and waits for one; none when the copy is complete. The buffer is aligned for direct
+    /// reads, and its length a multiple of [`PIECE_UNIT`].
+    pub fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Piece>> {
+        loop {
+            match self.work.claim(buffer.len())? {
+                Claim::Nothing => return Ok(None),
+                Claim::Log(chunk) => return Ok(Some(self.log(chunk, buffer))),
+                Claim::Open(file) => {
+                    let _busy = Busy(self.work);
+                    self.work.open(file)?;
+                }
+                Claim::Read(file, offset, length) => {
+                    let _busy = Busy(self.work);
+                    // Less, or nothing, where a file has become shorter.
+                    let length = self.read(&file, offset, length, buffer)?;
+                    if length > 0 {
+                        return Ok(Some(Piece { file: file.entry.number, offset, length }));
+                    }
+                }
+            }
+        }
+    }
+
+    fn log(&self, mut chunk: Chunk, buffer: &mut [u8]) -> Piece {
+        let length = buffer.len().min(chunk.bytes.len() - chunk.given);
+        let offset = chunk.offset + chunk.given as u64;
+        buffer[..length].copy_from_slice(&chunk.bytes[chunk.given..chunk.given + length]);
+        chunk.given += length;
+        self.work.bytes.fetch_add(length as u64, Ordering::Relaxed);
+        if chunk.given < chunk.bytes.len() {
+            self.work.lock().log.push_front(chunk);
+        }
+        Piece { file: LOG, offset, length }
+    }
+
+    fn read(&mut self, file: &DataFile, offset: u64, length: usize, buffer: &mut [u8]) -> Result<usize> {
+        // Direct reads take whole blocks, also where the file ends.
+        let rounded = length.next_multiple_of(PIECE_UNIT).min(buffer.len());
+        let found = file.read(offset, length, &mut buffer[..rounded], &mut self.scratch)?;
+        let work = self.work;
+        work.bytes.fetch_add(found.length as u64, Ordering::Relaxed);
+        work.torn.fetch_add(found.torn, Ordering::Relaxed);
+        if !found.damaged.is_empty() {
+            let mut damaged = work.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = NAMED_MAX.saturating_sub(damaged.len());
+            damaged.extend(found.damaged.into_iter().take(room));
+        }
+        Ok(found.length)
+    }
+}

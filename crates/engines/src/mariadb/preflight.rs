@@ -1,0 +1,201 @@
+//! What is asked of a MariaDB before a hot copy, so that what cannot work is said before anything has begun.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+
+use super::hot_copy::{Places, Row, Statements, variables};
+use crate::mysql::connection::Connection;
+use crate::mysql::preflight::grants_globally;
+
+/// The series that whole backups and restores are tested with.
+const VERIFIED: [(u16, u16); 2] = [(10, 11), (11, 8)];
+/// The first series with the redo log of today.
+const FIRST: (u16, u16) = (10, 8);
+/// What the account has to have, each with other names that will do.
+const PRIVILEGES: [&[&str]; 2] = [&["RELOAD"], &["BINLOG MONITOR", "REPLICATION CLIENT", "SUPER"]];
+
+/// What the server is and has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// As it names itself, without what distributions add: `11.8.6-MariaDB`.
+    pub version: String,
+    /// Where it runs, for the manifest.
+    pub hostname: String,
+    /// Its number among replicas.
+    pub server_id: u64,
+    /// Bytes of InnoDB's pages: must be the same where the copy is started.
+    pub page_size: u64,
+    /// Names are compared without case: must be the same where the copy is started.
+    pub lower_case_table_names: u64,
+    /// The files of the system tablespace, as configured: must be the same where the copy is started.
+    pub data_file_path: String,
+    /// Whether it has keys, so that a table can be encrypted.
+    pub has_keys: bool,
+    /// Whether the redo log is encrypted.
+    pub encrypts_log: bool,
+    /// Whether it writes a binary log.
+    pub binary_log: bool,
+    /// What the user should know although the copy can begin.
+    pub warnings: Vec<String>,
+}
+
+impl Statements for Connection {
+    fn execute(&mut self, sql: &str) -> Result<Vec<Row>> {
+        let answer = self.query(sql)?;
+        let bytes = |value: Option<String>| value.map(String::into_bytes);
+        Ok(answer.rows.into_iter().map(|row| Row(row.into_iter().map(bytes).collect())).collect())
+    }
+}
+
+/// Asks everything, and refuses what cannot be copied. Changes nothing.
+///
+/// # Errors
+/// Another kind or series of server, or a privilege that the account lacks, by name.
+pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts> {
+    let server = connection.name().to_owned();
+    let greeting = connection.greeting();
+    if !greeting.is_mariadb() {
+        let why = format!("the server is a MySQL ({})", greeting.version);
+        return Err(Error::usage(server, why, "write mysql://…: it is backed up over its own CLONE protocol"));
+    }
+    let names = [
+        "version",
+        "hostname",
+        "server_id",
+        "innodb_page_size",
+        "lower_case_table_names",
+        "innodb_data_file_path",
+        "innodb_encrypt_log",
+        "log_bin",
+    ];
+    let said = variables(connection, &names)?;
+    let text = |name: &str| said.get(name).cloned().unwrap_or_default();
+    let number = |name: &str| text(name).parse().unwrap_or_default();
+    let is_on = |name: &str| matches!(text(name).to_ascii_uppercase().as_str(), "ON" | "1");
+    let version = text("version");
+    let mut facts = Facts {
+        hostname: text("hostname"),
+        server_id: number("server_id"),
+        page_size: number("innodb_page_size"),
+        lower_case_table_names: number("lower_case_table_names"),
+        data_file_path: text("innodb_data_file_path"),
+        has_keys: false,
+        encrypts_log: is_on("innodb_encrypt_log"),
+        binary_log: is_on("log_bin"),
+        warnings: judge_version(&server, &version, accept_unverified)?,
+        version: String::new(),
+    };
+    facts.version = version.split_inclusive("MariaDB").next().unwrap_or_default().to_owned();
+    let keys =
+        "SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_type = 'ENCRYPTION' AND plugin_status = 'ACTIVE'";
+    facts.has_keys = connection.execute(keys)?.first().and_then(|row| row.number(0)).is_some_and(|count| count > 0);
+    demand_privileges(&server, &connection.execute("SHOW GRANTS")?)?;
+    Ok(facts)
+}
+
+/// Refuses a series whose redo log cannot be read, and, without consent, one that is not tested; warns of the latter.
+fn judge_version(server: &str, version: &str, accept_unverified: bool) -> Result<Vec<String>> {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u16>().ok());
+    let series = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    if series < FIRST {
+        let why = format!("the server is a MariaDB {version}; its redo log can be copied from 10.8 on");
+        return Err(Error::refused(server, why, "use mariadb-backup, or a logical backup"));
+    }
+    if VERIFIED.contains(&series) {
+        return Ok(Vec::new());
+    }
+    if !accept_unverified {
+        let why = format!("MariaDB {version} is not among the series that this program is tested with (10.11, 11.8)");
+        let hint = "--accept-unverified tries all the same; prove such a backup by a restore";
+        return Err(Error::refused(server, why, hint));
+    }
+    Ok(vec![format!("MariaDB {version} is not verified: prove this backup by a restore")])
+}
+
+fn demand_privileges(server: &str, grants: &[Row]) -> Result<()> {
+    let granted = |name: &str| {
+        let has = |grant: &Row| grants_globally(&grant.text(0), name);
+        grants.iter().any(|grant| has(grant) || grants_globally(&grant.text(0), "ALL PRIVILEGES"))
+    };
+    let missing: Vec<&str> = PRIVILEGES
+        .iter()
+        .filter(|names| !names.iter().any(|name| granted(name)))
+        .filter_map(|names| names.first().copied())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    let why = format!("the account lacks the privilege {missing}");
+    Err(Error::refused(
+        server,
+        why,
+        format!("GRANT {missing} ON *.* TO this account, or make a role with it its default role"),
+    ))
+}
+
+/// Refuses a data directory that cannot be read here.
+///
+/// # Errors
+/// It is not there, or this user may not read it.
+pub fn demand_readable(places: &Places) -> Result<()> {
+    readable(&places.datadir, &fs::read_dir(&places.datadir).map(drop))?;
+    // A directory may be open to all, and its files not.
+    for path in places.system_files.iter().chain([&places.redo_log]) {
+        readable(path, &File::open(path).map(drop))?;
+    }
+    Ok(())
+}
+
+fn readable(path: &Path, looked: &io::Result<()>) -> Result<()> {
+    let Err(error) = looked else { return Ok(()) };
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "the backup runs on the server's own host; datadir= says where its data directory is there, if that is elsewhere than \
+             for the server (a container)"
+        }
+        io::ErrorKind::PermissionDenied => "run the backup as the server's own user, or as root",
+        _ => "look at the file system",
+    };
+    Err(Error::refused(path.display().to_string(), format!("the server's files cannot be read: {error}"), hint))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn grants(lines: &[&str]) -> Vec<Row> {
+        lines.iter().map(|line| Row(vec![Some(line.as_bytes().to_vec())])).collect()
+    }
+
+    #[test]
+    fn what_the_account_lacks_is_named_also_where_roles_give_the_rest() {
+        let all = ["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` IDENTIFIED BY PASSWORD '*X' WITH GRANT OPTION"];
+        demand_privileges("db1", &grants(&all)).unwrap();
+        let role = ["GRANT `r` TO `b`@`%`", "GRANT RELOAD ON *.* TO `b`@`%`", "GRANT BINLOG MONITOR ON *.* TO `r`"];
+        demand_privileges("db1", &grants(&role)).unwrap();
+        let error = demand_privileges("db1", &grants(&role[..2])).unwrap_err().to_string();
+        assert!(error.contains("lacks the privilege BINLOG MONITOR") && !error.contains("RELOAD"), "{error}");
+        let elsewhere = ["GRANT RELOAD, BINLOG MONITOR ON `shop`.* TO `b`@`%`", "GRANT USAGE ON *.* TO `b`@`%`"];
+        let error = demand_privileges("db1", &grants(&elsewhere)).unwrap_err().to_string();
+        assert!(error.contains("RELOAD, BINLOG MONITOR"), "{error}");
+    }
+
+    #[test]
+    fn a_series_that_is_not_tested_needs_consent_and_one_that_is_too_old_is_refused_all_the_same() {
+        for version in ["10.11.18-MariaDB-0+deb12u1", "11.8.6-MariaDB-0+deb13u1 from Debian"] {
+            assert!(judge_version("db1", version, false).unwrap().is_empty());
+        }
+        for version in ["11.4.2-MariaDB", "12.0.1-MariaDB-log"] {
+            assert!(judge_version("db1", version, false).unwrap_err().to_string().contains("--accept-unverified"));
+            assert!(judge_version("db1", version, true).unwrap()[0].contains("not verified"));
+        }
+        for version in ["10.6.18-MariaDB", "10.7.1-MariaDB", "", "MariaDB"] {
+            assert!(judge_version("db1", version, true).unwrap_err().to_string().contains("from 10.8 on"), "{version}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A hot copy as a backup's session: two connections to the server, and what is known of it before and after.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::io::Mode;
+use fullbore_core::source::{Source, Stream};
+use fullbore_core::{Error, Result};
+use serde_json::json;
+
+use super::hot_copy::{self, CopiedFile, HotCopy, Outcome, Places, list};
+use super::preflight;
+use crate::mysql::connection::Connection;
+use crate::mysql::credentials::{Credentials, PasswordSources};
+use crate::mysql::url::ServerAddress;
+use crate::{Facts, Options, Session};
+
+/// How long the server may be silent beyond the locks that it waits for: it may have much to flush.
+const SILENCE: Duration = Duration::from_secs(300);
+/// The unit that is told for what is expected.
+const UNIT: u32 = 16384;
+/// How many files outside of the data directory, or damaged pages, a warning names.
+const NAMED_MAX: usize = 3;
+
+/// A hot copy that begins with its first reader.
+pub struct MariadbSession {
+    /// What the copy begins with, until it has begun.
+    start: Mutex<Option<Start>>,
+    copy: OnceLock<HotCopy>,
+    facts: preflight::Facts,
+    /// The server's files before the copy, for estimates: what one after another makes one stream.
+    pub(super) files: Vec<(PathBuf, u64)>,
+    expected: [Stream; 1],
+}
+
+struct Start {
+    /// Holds the lock.
+    stages: Connection,
+    /// Is asked for LSNs.
+    monitor: Connection,
+    places: Places,
+    options: hot_copy::Options,
+}
+
+impl MariadbSession {
+    /// Asks what has to be asked. Nothing is locked yet.
+    ///
+    /// # Errors
+    /// What the server refuses, what cannot be read here, or what must not be stored as it is wanted.
+    pub fn open(url: &str, options: &Options) -> Result<Self> {
+        let address = ServerAddress::parse(url)?;
+        let sources = PasswordSources::of_this_process(options.password_file.clone());
+        let credentials = Credentials::find(&address, &sources)?;
+        // Not the job's: a copy that is ended still has to give the lock back.
+        let cut = Halt::new();
+        let mut stages = Connection::open(&address, &credentials, options.halt.clone())?;
+        let facts = preflight::ask(&mut stages, options.accept_unverified)?;
+        let mut places = Places::ask(&mut stages)?;
+        if let Some(datadir) = &address.datadir {
+            places.move_to(datadir);
+        }
+        preflight::demand_readable(&places)?;
+        stages.quit();
+        let mut stages = Connection::open(&address, &credentials, Some(cut.clone()))?;
+        stages.set_silence(options.lock_timeout + SILENCE);
+        let monitor = Connection::open(&address, &credentials, Some(cut.clone()))?;
+        let files = sizes(&places)?;
+        let expected =
+            [Stream { id: 1, name: String::new(), unit: UNIT, size: files.iter().map(|(_, size)| size).sum() }];
+        let options = hot_copy::Options {
+            threads: options.readers,
+            mode: Mode::from_environment()?,
+            lock_timeout: options.lock_timeout,
+            continue_after_error: false,
+            // The key is nowhere in the copy. But the log has what was last written to such tables.
+            refuse_encrypted: facts.has_keys && !options.media_encrypted && !facts.encrypts_log,
+            halt: options.halt.clone().unwrap_or_default(),
+            cut,
+        };
+        let start = Mutex::new(Some(Start { stages, monitor, places, options }));
+        Ok(Self { start, copy: OnceLock::new(), facts, files, expected })
+    }
+
+    /// The copy; whoever asks first begins it.
+    pub(super) fn copy(&self) -> Result<&HotCopy> {
+        let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Start { stages, monitor, places, options }) = start.take() {
+            let _ = self.copy.set(HotCopy::start(Box::new(stages), Box::new(monitor), places, options)?); // It is the first.
+        }
+        self.copy.get().ok_or(Error::Halted)
+    }
+
+    /// The copy, if it has begun.
+    pub(super) fn begun(&self) -> Option<&HotCopy> {
+        self.copy.get()
+    }
+
+    /// What is expected, as one stream.
+    pub(super) fn expected(&self) -> &[Stream] {
+        &self.expected
+    }
+
+    fn outcome(&self) -> Option<&Outcome> {
+        self.begun().and_then(|copy| copy.outcome().ok())
+    }
+}
+
+/// The server's files and their sizes just now.
+fn sizes(places: &Places) -> Result<Vec<(PathBuf, u64)>> {
+    let listing = list(places)?;
+    let tablespaces = listing.tablespaces.into_iter().map(|file| file.path);
+    let paths = tablespaces.chain(listing.others.into_iter().map(|file| file.path));
+    // What is gone again has no size.
+    Ok(paths
+        .map(|path| (std::fs::metadata(&path).map_or(0, |stat| stat.len()), path))
+        .map(|(size, path)| (path, size))
+        .collect())
+}
+
+impl Session for MariadbSession {
+    fn engine(&self) -> &'static str {
+        "mariadb"
+    }
+
+    fn source(&self) -> &dyn Source {
+        self
+    }
+
+    /// LSNs, and the place in the binary log that the copy is consistent with, exactly.
+    fn position(&self) -> Result<serde_json::Value> {
+        let outcome = self.outcome().ok_or(Error::Halted)?;
+        let milliseconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
+        let blocked = &outcome.blocked;
+        Ok(json!({
+            "version": self.facts.version,
+            "hostname": self.facts.hostname,
+            "server_id": self.facts.server_id,
+            "innodb_page_size": self.facts.page_size,
+            "innodb_data_file_path": self.facts.data_file_path,
+            "lower_case_table_names": self.facts.lower_case_table_names,
+            "checkpoint_lsn": outcome.checkpoint.lsn,
+            "end_lsn": outcome.end_lsn,
+            "binary_log": if self.facts.binary_log { json!(outcome.position) } else { json!(null) },
+            "gtid_slave_pos": outcome.position.gtid_slave_pos,
+            "blocked_ms": {
+                "commits": milliseconds(blocked.commits),
+                "of_that_waiting_for_commits": milliseconds(blocked.waited_for_commits),
+                "ddl": milliseconds(blocked.ddl),
+                "of_that_waiting_for_ddl": milliseconds(blocked.waited_for_ddl),
+                "writes_of_other_engines": milliseconds(blocked.other_engines),
+            },
+            "tablespaces_copied_while_blocked": outcome.copied_while_blocked,
+            "other_files_copied_while_blocked": outcome.others_while_blocked,
+            "pages_read_again": outcome.torn_pages,
+            "encrypted_tablespaces": outcome.files.iter().filter(|file| file.encrypted).count(),
+            "outside_the_data_directory": outside(outcome).map(|(file, was)| json!({ "path": file.name, "was": was })).collect::<Vec<_>>(),
+        }))
+    }
+
+    fn facts(&self) -> Facts {
+        let mut warnings = self.facts.warnings.clone();
+        if let Some(outcome) = self.outcome() {
+            warnings.extend(outcome.warnings.iter().cloned());
+            warnings.extend(warning_of_outside(outcome));
+        }
+        Facts {
+            warnings,
+            writers_blocked: self.outcome().map_or(Duration::ZERO, |outcome| outcome.blocked.commits),
+            free_bytes: 0,
+            library: format!("MariaDB {}", self.facts.version.trim_end_matches("-MariaDB")),
+            direct: false,
+        }
+    }
+}
+
+/// Files that stand outside of the server's data directory.
+fn outside(outcome: &Outcome) -> impl Iterator<Item = (&CopiedFile, String)> {
+    outcome.files.iter().filter_map(|file| Some((file, file.elsewhere.as_ref()?.display().to_string())))
+}
+
+fn warning_of_outside(outcome: &Outcome) -> Option<String> {
+    // Those that variables of the server place elsewhere are found by the restored server in its data directory.
+    let tables: Vec<String> =
+        outside(outcome).filter(|(file, _)| file.name.ends_with(".ibd")).map(|(_, was)| was).collect();
+    let more = if tables.len() > NAMED_MAX { ", …" } else { "" };
+    let named = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    (!tables.is_empty()).then(|| {
+        format!(
+            "{} tables have a DATA DIRECTORY of their own ({named}{more}): the restored server looks for them there, and a restore says what to do",
+            tables.len()
+        )
+    })
+}

@@ -1,0 +1,92 @@
+//! A hot copy as a source: readers fill the pipeline's buffers with pieces of the server's files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use fullbore_core::source::{Extent, Reader, Source, Stream};
+use fullbore_core::{Error, Result};
+
+use super::hot_copy::{CopiedFile, FileNumber, PIECE_UNIT, PieceReader};
+use super::session::MariadbSession;
+
+impl Source for MariadbSession {
+    fn streams(&self) -> &[Stream] {
+        self.expected()
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn stream(&self, id: u16) -> Option<Stream> {
+        let unit = self.begun()?.unit(FileNumber(u32::from(id.checked_sub(1)?)))?;
+        Some(Stream { id, name: String::new(), unit, size: 0 })
+    }
+
+    /// A stream without a name is of a file that went, or was copied again: its blocks stand on the media, and mean nothing.
+    /// Those without a name went while they were copied, or were copied again under another number.
+    fn found(&self) -> Result<Vec<Stream>> {
+        let copy = self.copy()?;
+        let outcome = copy.outcome()?;
+        let files: HashMap<FileNumber, &CopiedFile> = outcome.files.iter().map(|file| (file.number, file)).collect();
+        let described = |number: u32| {
+            let id = stream_of(FileNumber(number))?;
+            Ok(match files.get(&FileNumber(number)) {
+                Some(file) => Stream { id, name: file.name.clone(), unit: file.unit, size: file.size },
+                None => Stream { id, name: String::new(), unit: PIECE_UNIT as u32, size: 0 },
+            })
+        };
+        (0..copy.files()).map(described).collect()
+    }
+
+    fn reader(&self, _index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(FileReader(self.copy()?.reader()?)))
+    }
+
+    fn is_free(&self, _: u16, _: u64) -> bool {
+        false
+    }
+
+    /// Of the files one after another, as they stand; for estimates only.
+    fn sample(&self, _: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut before = 0;
+        let file = self.files.iter().find(|(_, size)| {
+            before += size;
+            offset < before
+        });
+        let Some((path, size)) = file else { return Ok(0) };
+        let within = offset - (before - size);
+        let length = buffer.len().min(usize::try_from(size - within).unwrap_or(buffer.len()));
+        let read = File::open(path).and_then(|file| file.read_at(&mut buffer[..length], within));
+        Ok(read.unwrap_or(0)) // It may be gone again.
+    }
+
+    /// The copy's own threads ask the server, and stop the job.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Streams are numbered from 1 on, as files are from 0.
+fn stream_of(file: FileNumber) -> Result<u16> {
+    u16::try_from(u64::from(file.0) + 1).map_err(|_| {
+        Error::refused(
+            "the server",
+            "it has more than 65535 files, those counted twice that changed while they were copied",
+            "this version cannot back it up",
+        )
+    })
+}
+
+struct FileReader<'a>(PieceReader<'a>);
+
+impl Reader for FileReader<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let whole = buffer.len() / PIECE_UNIT * PIECE_UNIT;
+        let Some(piece) = self.0.next(&mut buffer[..whole])? else { return Ok(None) };
+        let stream = stream_of(piece.file)?;
+        // One layer: the redo log is a file of its own, and no two pieces overlap.
+        Ok(Some(Extent { stream, layer: 0, offset: piece.offset, length: piece.length as u32 }))
+    }
+}

@@ -1,0 +1,360 @@
+//! A real MariaDB, copied while it is written to, restored into a directory, and started on it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::program::{self, Ended, Running};
+use crate::world::World;
+
+/// In so many rows of three tables, and so much in each.
+const ROWS: u64 = 300;
+const AMOUNT: u64 = 1000;
+
+/// A server with tables of every kind, and its password file in the world's folder.
+fn server(world: &World, kind: Kind, options: &Options) -> Server {
+    let server = Server::start(kind, options);
+    server.sql(&format!(
+        "CREATE DATABASE shop; USE shop; \
+         CREATE TABLE a (id INT PRIMARY KEY, amount BIGINT NOT NULL, pad VARCHAR(300)) ENGINE=InnoDB; CREATE TABLE b LIKE a; CREATE TABLE c LIKE a; \
+         INSERT INTO a SELECT seq, {AMOUNT}, REPEAT('x', 200) FROM seq_1_to_{ROWS}; INSERT INTO b SELECT * FROM a; INSERT INTO c SELECT * FROM a; \
+         CREATE TABLE quiet (id INT PRIMARY KEY, t VARCHAR(300), KEY (t)) ENGINE=InnoDB; \
+         INSERT INTO quiet SELECT seq, REPEAT(MD5(seq), 5) FROM seq_1_to_20000; \
+         CREATE TABLE squeezed (id INT PRIMARY KEY, t TEXT) ENGINE=InnoDB PAGE_COMPRESSED=1; \
+         INSERT INTO squeezed SELECT seq, REPEAT(seq, 300) FROM seq_1_to_2000; \
+         CREATE TABLE myisam (id INT AUTO_INCREMENT PRIMARY KEY, t VARCHAR(200)) ENGINE=MyISAM; \
+         CREATE TABLE aria (id INT AUTO_INCREMENT PRIMARY KEY, t VARCHAR(200)) ENGINE=Aria TRANSACTIONAL=1; \
+         CREATE TABLE parts (id INT PRIMARY KEY, v INT) ENGINE=InnoDB PARTITION BY HASH (id) PARTITIONS 3; \
+         INSERT INTO parts SELECT seq, seq FROM seq_1_to_500; \
+         CREATE SEQUENCE numbers; SELECT NEXT VALUE FOR numbers; CREATE VIEW seen AS SELECT * FROM quiet"
+    ));
+    fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
+    server
+}
+
+fn url(server: &Server) -> String {
+    format!("mariadb://root@127.0.0.1:{}", server.port())
+}
+
+fn backup(world: &World, server: &Server, options: &str) -> Ended {
+    world.run(&format!("backup {} --password-file password {options}", url(server)))
+}
+
+/// Writers, until it is dropped.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    fn start(server: &Server) -> Self {
+        server.sql(
+            "USE shop; CREATE TABLE go (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO go VALUES (1);\nDELIMITER //\n\
+             CREATE PROCEDURE transfers() BEGIN WHILE EXISTS (SELECT * FROM go) DO \
+             UPDATE a JOIN b SET a.amount = a.amount - 7, b.amount = b.amount + 7 WHERE a.id = 1 + FLOOR(RAND() * 299) AND b.id = a.id; \
+             UPDATE c JOIN b SET b.amount = b.amount - 9, c.amount = c.amount + 9, b.pad = REVERSE(b.pad) WHERE c.id = 1 + FLOOR(RAND() * 299) AND b.id = 301 - c.id; \
+             END WHILE; END//\nDELIMITER ;",
+        );
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut threads = Vec::new();
+        let mut spawn = |statement: fn(u64) -> String| {
+            let (mut client, stop, rounds) = (server.client(), Arc::clone(&stop), Arc::clone(&rounds));
+            threads.push(std::thread::spawn(move || {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let text = statement(round);
+                    let mut child = client.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+                    let ended = child.wait_with_output().unwrap();
+                    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+                    round += 1;
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+        };
+        spawn(|_| "SET binlog_format=ROW; CALL shop.transfers()".into());
+        spawn(|round| {
+            format!(
+                "USE shop; CREATE OR REPLACE TABLE made{0} ENGINE=InnoDB AS SELECT seq AS id, REPEAT('y', 99) AS t FROM seq_1_to_200; \
+                 CREATE TABLE IF NOT EXISTS other (id INT, t VARCHAR(200)) ENGINE=InnoDB; RENAME TABLE made{0} TO swap, other TO made{0}, swap TO other; \
+                 ALTER TABLE other ADD INDEX (id); TRUNCATE TABLE made{0}; ALTER TABLE other FORCE; DROP TABLE {1}",
+                round % 5,
+                if round % 2 == 0 { "other" } else { "made0" }
+            )
+            .replace("DROP TABLE made0", "DROP TABLE IF EXISTS made0")
+        });
+        spawn(|_| {
+            "USE shop; INSERT INTO myisam (t) VALUES (REPEAT('m', 150)); INSERT INTO aria (t) VALUES (REPEAT('a', 150)), ('b')".into()
+        });
+        Self { stop, rounds, threads }
+    }
+
+    /// Waits until the short ones have done so much more.
+    fn work(&self, rounds: u64) {
+        let until = self.rounds.load(Ordering::Relaxed) + rounds;
+        while self.rounds.load(Ordering::Relaxed) < until {
+            assert!(self.threads.iter().all(|thread| !thread.is_finished()), "a writer has failed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(self, server: &Server) {
+        self.stop.store(true, Ordering::Relaxed);
+        server.sql("DELETE FROM shop.go");
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn tables(server: &Server, more: &str) -> String {
+    let names = server.sql(&format!(
+        "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM information_schema.tables WHERE \
+         table_schema NOT IN ('information_schema', 'performance_schema', 'sys') AND engine NOT IN ('CSV', 'PERFORMANCE_SCHEMA') \
+         AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') {more} ORDER BY 1"
+    ));
+    names.trim().replace('\n', ", ")
+}
+
+/// Starts the series of `source` on the copy; the money is all there, and every table is whole.
+fn started(source: &Server, copy: &Path, options: Options) -> Server {
+    let options = options.datadir(copy).password_file(source.password_file().unwrap());
+    let restored = Server::start(source.kind(), &options);
+    let sum = "SELECT SUM(amount), COUNT(*) FROM (SELECT amount FROM shop.a UNION ALL SELECT amount FROM shop.b UNION ALL SELECT amount FROM shop.c) AS x";
+    assert_eq!(restored.sql(sum).trim(), format!("{}\t{}", 3 * ROWS * AMOUNT, 3 * ROWS), "money was made or lost");
+    let checked = restored.sql(&format!("CHECK TABLE {} EXTENDED", tables(&restored, "")));
+    let bad: Vec<&str> = checked.lines().filter(|line| !line.ends_with("status\tOK")).collect();
+    assert!(bad.is_empty() && checked.lines().count() > 30, "{bad:#?}");
+    let log = restored.error_log();
+    let bad: Vec<&str> = log.lines().filter(|line| line.contains("[ERROR]") || line.contains("orrupt")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    restored
+}
+
+fn comes_back(kind: Kind) {
+    let world = World::new();
+    let source = server(&world, kind, &Options::new().binlog().option("binlog_format=ROW"));
+    let still = "CHECKSUM TABLE shop.quiet, shop.squeezed, shop.parts";
+    let quiet = source.sql(still);
+    let writers = Writers::start(&source);
+    writers.work(6);
+    backup(&world, &source, "--to a/ --to b/ --compression zstd:1 --readers 3 --report json:report.json").done();
+    writers.work(6);
+    writers.end(&source);
+    world.run("verify --from a --from b").done();
+    world.run("restore --from a --from b --into dir:copy").done();
+    let position = &world.run("inspect files --json --from a --from b").done().json()[0]["position"]["last"];
+    assert!(position["end_lsn"].as_u64() > position["checkpoint_lsn"].as_u64(), "{position}");
+    assert!(position["blocked_ms"]["commits"].as_f64() > Some(0.0), "{position}");
+    assert!(!world.at("copy/ddl_recovery.log").exists());
+    let holes = fs::metadata(world.at("copy/shop/squeezed.ibd")).unwrap();
+    assert!(
+        std::os::unix::fs::MetadataExt::blocks(&holes) * 512 < holes.len() / 2,
+        "compressed pages leave holes: {holes:?}"
+    );
+    let restored = started(&source, &world.at("copy"), Options::new());
+    assert_eq!(restored.sql(still), quiet);
+    // From the recorded position on, the binary log leads to what the source is now.
+    let log = &position["binary_log"];
+    let (file, offset) = (log["file"].as_str().unwrap(), log["offset"].as_u64().unwrap());
+    let logs = source.sql("SHOW BINARY LOGS");
+    let logs = logs.lines().filter_map(|line| line.split('\t').next()).filter(|name| *name >= file);
+    let mut events = source.program("mariadb-binlog");
+    events.arg(format!("--start-position={offset}")).args(logs.map(|name| source.datadir().join(name)));
+    let mut events = events.stdout(Stdio::piped()).spawn().unwrap();
+    let applied = restored.client().stdin(events.stdout.take().unwrap()).status().unwrap();
+    assert!(applied.success() && events.wait().unwrap().success());
+    let shop = "AND table_schema = 'shop'";
+    let of = |server: &Server| server.sql(&format!("CHECKSUM TABLE {}", tables(server, shop)));
+    assert_eq!(of(&restored), of(&source));
+}
+
+#[test]
+fn a_busy_10_11_comes_back_from_two_stripes_with_every_table_and_its_place_in_the_binary_log() {
+    comes_back(Kind::Mariadb10);
+}
+
+#[test]
+fn a_busy_11_8_comes_back_from_two_stripes_with_every_table_and_its_place_in_the_binary_log() {
+    comes_back(Kind::Mariadb11);
+}
+
+/// The lock is free: another backup can go through all stages at once.
+fn assert_unlocked(server: &Server) {
+    server.sql("SET lock_wait_timeout=3; BACKUP STAGE START; BACKUP STAGE BLOCK_COMMIT; BACKUP STAGE END");
+}
+
+#[test]
+fn a_socket_is_as_good_and_a_data_directory_is_found_where_the_url_says() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    // As for a server in a container: the same directory under another name.
+    std::os::unix::fs::symlink(source.datadir(), world.at("volume")).unwrap();
+    let (socket, volume) = (source.socket().display(), world.at("volume").display().to_string());
+    let line = format!("backup mariadb://root@/?socket={socket}&datadir={volume} --password-file password --to a/");
+    world.run(&line).done();
+    world.run("restore --from a --into dir:copy").done();
+    started(&source, &world.at("copy"), Options::new());
+    let names = world.names("a");
+    assert!(names.len() == 1 && names[0].contains("sock"), "{names:?}");
+}
+
+#[test]
+fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    let twin = Server::start(Kind::Mariadb11, &Options::new());
+    fs::write(world.at("wrong"), "not-it").unwrap();
+    fs::write(world.at("pw"), "secret").unwrap();
+    source.sql(
+        "CREATE USER weak IDENTIFIED BY 'secret'; GRANT RELOAD ON *.* TO weak; \
+         CREATE USER enough IDENTIFIED BY 'secret'; CREATE ROLE backups; GRANT RELOAD, BINLOG MONITOR ON *.* TO backups; \
+         GRANT backups TO enough; SET DEFAULT ROLE backups FOR enough",
+    );
+    let (url, port) = (url(&source), source.port());
+    let refused = |source: &str, options: &str, said: &[&str]| {
+        let ended =
+            world.run(&format!("backup {source} {options} --to a/ --to b/")).with_code(1).says(said).says(&["hint: "]);
+        assert!(!ended.err.contains("not-it") && !ended.err.contains("secret"), "{ended}");
+        world.assert_no_media();
+    };
+    refused(&url, "--password-file wrong", &["Access denied"]);
+    refused(&format!("mariadb://weak@127.0.0.1:{port}"), "--password-file pw", &["lacks the privilege BINLOG MONITOR"]);
+    refused("mariadb://root@127.0.0.1:1", "--password-file password", &["127.0.0.1:1", "cannot be reached"]);
+    // An empty server made from the same template: even its redo log stands at nearly the same place.
+    let other = format!("{url}?datadir={}", twin.datadir().display());
+    refused(&other, "--password-file password", &["the server that answers", "datadir="]);
+    refused(
+        &format!("{url}?datadir={}", world.at("nowhere").display()),
+        "--password-file password",
+        &["nowhere", "own host"],
+    );
+    let differential = "--password-file password --kind differential --base a";
+    assert_ne!(world.run(&format!("backup {url} {differential} --to b/")).code, 0);
+    world
+        .run(&format!("backup mysql://root@127.0.0.1:{port} --password-file password --to a/"))
+        .with_code(2)
+        .says(&["mariadb://"]);
+    world.run(&format!("backup mariadb://root:secret@127.0.0.1:{port} --to a/")).with_code(2);
+    assert_unlocked(&source);
+    world.run(&format!("backup mariadb://enough@127.0.0.1:{port} --password-file pw --to a/")).done();
+}
+
+#[test]
+fn files_that_this_user_may_not_read_are_named_before_anything_is_locked() {
+    if !program::is_root() {
+        return program::skipped("files that this user may not read", "only root can be another user than the server");
+    }
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    // The server's files are nobody's; this user is no one at all, and has the program and the password only.
+    let room = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for (from, name) in
+        [(env!("CARGO_BIN_EXE_fullbore"), "fullbore"), (world.at("password").to_str().unwrap(), "password")]
+    {
+        fs::copy(from, room.path().join(name)).unwrap();
+        fs::set_permissions(room.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(room.path().join("fullbore"));
+    program::surroundings(&mut command, room.path());
+    command.args(["backup", &url(&source), "--password-file", "password", "--to", "nul:"]);
+    command.env("XDG_RUNTIME_DIR", room.path()).uid(54_321).gid(54_321);
+    program::run(command).with_code(1).says(&[
+        "cannot be read",
+        "Permission denied",
+        "the server's own user, or as root",
+    ]);
+    assert_unlocked(&source);
+}
+
+#[test]
+fn a_series_that_is_not_tested_needs_consent_and_the_media_say_so() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new().option("version=11.4.99-MariaDB"));
+    let refused = backup(&world, &source, "--to a/").with_code(1);
+    assert!(refused.err.contains("11.4.99") && refused.err.contains("--accept-unverified"), "{refused}");
+    world.assert_no_media();
+    backup(&world, &source, "--to a/ --accept-unverified").with_code(4).says(&["not verified"]);
+    let manifest = world.run("inspect files --json --from a").json();
+    assert!(manifest[0]["warnings"][0].as_str().unwrap().contains("not verified"), "{manifest}");
+}
+
+#[test]
+fn encrypted_tables_whose_last_changes_are_in_clear_in_the_log_need_encrypted_media() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new().encrypt());
+    source.sql("DROP SEQUENCE shop.numbers; CREATE TABLE shop.secret (id INT PRIMARY KEY, t VARCHAR(99)) ENCRYPTED=YES ENCRYPTION_KEY_ID=2; INSERT INTO shop.secret VALUES (1, 'plain as day')");
+    // As it stands first pages may be zero still; then with that table on disk.
+    let refused = backup(&world, &source, "--to a/").with_code(1);
+    assert!(refused.err.contains("encrypted") && refused.err.contains("--encrypt-to"), "{refused}");
+    source.sql(&format!(
+        "FLUSH TABLES {} FOR EXPORT",
+        tables(&source, "AND table_schema = 'shop' AND engine = 'InnoDB'")
+    ));
+    let refused = backup(&world, &source, "--to a/").with_code(1);
+    assert!(refused.err.contains("shop/secret.ibd") && refused.err.contains("--encrypt-to"), "{refused}");
+    world.assert_no_media();
+    assert_unlocked(&source);
+    world.run("key new k.key --no-recovery").done();
+    backup(&world, &source, "--to a/ --encrypt-to k.key.pub").done();
+    world.run("restore --from a --key k.key --into dir:copy").done();
+    let keys = source.keyring().unwrap().join("keys.txt");
+    let keys = format!("file-key-management-filename={}", keys.display());
+    let with_keys = || Options::new().option("plugin-load-add=file_key_management").option(&keys);
+    let restored = started(&source, &world.at("copy"), with_keys());
+    assert_eq!(restored.sql("SELECT t FROM shop.secret").trim(), "plain as day");
+    // With its log encrypted, nothing of such tables is in clear.
+    let closed = server(&world, Kind::Mariadb10, &Options::new().encrypt().option("innodb_encrypt_log=ON"));
+    closed.sql("CREATE TABLE shop.secret (id INT PRIMARY KEY) ENCRYPTED=YES; FLUSH TABLES shop.secret FOR EXPORT");
+    backup(&world, &closed, "--to b/").done();
+    let manifest = world.run("inspect files --json --from b").json();
+    assert_eq!(manifest[0]["position"]["last"]["encrypted_tablespaces"].as_u64(), Some(1), "{manifest}");
+}
+
+/// So slow that it lasts for half a minute.
+const SLOW: &str = "--throttle 700KiB/s --max-transfer-size 64KiB --to a/ --to b/";
+
+fn begun_slowly(world: &World, source: &Server) -> Running {
+    let running = world.start(&format!("backup {} --password-file password {SLOW}", url(source)));
+    // Both its connections, and then some time for the first stage.
+    while source.sql("SHOW PROCESSLIST").matches("127.0.0.1").count() < 2 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    running
+}
+
+#[test]
+fn a_signal_in_the_middle_gives_the_lock_back_and_leaves_nothing() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let running = begun_slowly(&world, &source);
+        running.signal(signal);
+        let since = Instant::now();
+        running.wait().with_code(code).says(&["cancelled by", "nothing usable was left behind"]);
+        assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+        world.assert_no_media();
+        assert_unlocked(&source);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_ends_the_backup_and_nothing_looks_whole() {
+    let world = World::new();
+    let mut source = server(&world, Kind::Mariadb10, &Options::new());
+    let (running, port) = (begun_slowly(&world, &source), source.port());
+    source.kill();
+    running.wait().with_code(1).says(&["error: ", &format!(":{port}"), "hint: "]);
+    world.assert_no_media();
+}
