@@ -60,10 +60,18 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
         return Err(Error::incomplete(title(&found[end]), why, "use another set: `fullbore list` shows what is there"));
     }
     let mut sets = vec![end];
-    if found[end].kind != SetKind::Full {
-        sets.insert(0, base_of(found, end)?);
-    }
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
+    if found[end].kind != SetKind::Full {
+        let base = base_of(found, end)?;
+        sets.insert(0, base);
+        let (of, base_of) = (&found[end].database, &found[base].database);
+        if let (Some(of), Some(base_of)) = (of, base_of)
+            && of != base_of
+        {
+            warnings
+                .push(format!("{} is based on a full of `{base_of}`: its database may have moved", title(&found[end])));
+        }
+    }
     for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none()) {
         match &newer.incomplete {
             // What a running or killed backup has begun was never a backup.

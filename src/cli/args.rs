@@ -14,7 +14,7 @@ use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 /// Messages and progress go to standard error, the result to standard output.
 ///
 /// Exit codes: 0 done · 1 failed, nothing usable was left behind · 2 wrong usage · 3 damage was found · 4 done with
-/// warnings · 130 and 143 stopped by a signal.
+/// warnings · 129, 130 and 143 stopped by a signal.
 #[derive(Debug, Parser)]
 #[command(name = "fullbore", version, max_term_width = 110, disable_help_subcommand = true)]
 pub struct Arguments {

@@ -75,7 +75,8 @@ fn write_sidecars(found: &media::Found, records: &[WrappedKey]) -> Result<Vec<Pa
         let mut all = records.to_vec();
         if path.is_file() {
             // Those who were added by an earlier rewrap stay.
-            let before = Sidecar::read(&path)?.records;
+            let hint = "rename the damaged sidecar, and name all who shall open the set with --encrypt-to";
+            let before = Sidecar::read(&path).map_err(|error| error.noting(hint))?.records;
             all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
         }
         Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: all }.write(&path)?;

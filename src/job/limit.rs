@@ -60,17 +60,25 @@ pub fn measure(
     let samples = samples(source, plan.transfer_size as usize)?;
     let share = stored_share(&samples, compression)?;
     let directories = directories(devices);
-    let room = probe_bytes(&directories, plan)?;
+    let mut room = probe_bytes(&directories, plan)?;
     let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None };
     // A limit is the best that was seen: what else runs on the machine can only slow a probe down.
     for _ in 0..PROBES {
         raw.source = raw.source.max(measure_reads(source, plan, conduct)?);
         raw.transform = raw.transform.max(measure_transform(&samples, plan, compression, conduct)?);
         if let Some(per_device) = room {
-            let alone = measure_writes(&directories, plan, per_device, None, conduct)?;
+            let alone = match measure_writes(&directories, plan, per_device, None, conduct) {
+                // A limit on the size of files, a quota: the backup may well be smaller.
+                Err(error) if error.is_lack_of_room() => {
+                    (room, raw.sink, raw.copy) = (None, None, None);
+                    continue;
+                }
+                alone => alone?,
+            };
             raw.sink = Some(raw.sink.unwrap_or(0.0).max(alone));
             let together = measure_copy(source, (&directories, per_device), plan, share, conduct)?;
-            raw.copy = Some(raw.copy.unwrap_or(0.0).max(together));
+            // Nothing was written where the database is smaller than one write.
+            raw.copy = [raw.copy, Some(together)].into_iter().flatten().filter(|speed| *speed > 0.0).reduce(f64::max);
         }
     }
     Ok(raw)

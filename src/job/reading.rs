@@ -1,5 +1,6 @@
 //! What restore and verify share: which media are read and how, and the unpacking itself.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,24 +64,38 @@ impl Reading {
     }
 }
 
-/// An opened set, with the pool that it is read through.
-pub(super) type Opened = (MediaSet, Arc<Pool>, UnpackPlan);
+/// Opened sets, with the pool that they are read through one after the other. Once they are open, a backup that takes their
+/// names takes nothing away.
+pub(super) struct Opened {
+    pub sets: VecDeque<MediaSet>,
+    pub pool: Arc<Pool>,
+    pub plan: UnpackPlan,
+}
 
-/// Opens a set with a pool of the right size.
+impl Opened {
+    /// Unpacks the next of them into `target`.
+    pub(super) fn unpack_next(&mut self, target: &dyn Target, conduct: &Conduct) -> Result<UnpackOutcome> {
+        let mut set = self.sets.pop_front().ok_or(Error::Halted)?;
+        unpack_with(&mut set, &self.plan, &self.pool, target, conduct)
+    }
+}
+
+/// Opens sets with a pool that is large enough for each of them.
 pub(super) fn open(
-    found: &media::Found,
+    found: &[&media::Found],
     knobs: &Knobs,
     key: Option<&SecretKey>,
     report: &mut Report,
 ) -> Result<Opened> {
-    let nothing = Pool::new(0, 4096)?;
-    let transfer_size = media::open_set(found, &nothing, 1, key)?.header().transfer_size;
-    let plan = UnpackPlan::new(knobs, usize::from(found.families), transfer_size)?;
+    let transfer_size = found.iter().map(|found| found.header.transfer_size).max().unwrap_or(0);
+    let families = found.iter().map(|found| found.families).max().unwrap_or(0);
+    let plan = UnpackPlan::new(knobs, usize::from(families), transfer_size)?;
     claim(&plan, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
-    let set = media::open_set(found, &pool, plan.queue_depth, key)?;
-    report.warnings.extend(found.unreadable_sidecars());
-    Ok((set, pool, plan))
+    let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
+    let sets = opened.collect::<Result<_>>()?;
+    report.warnings.extend(found.iter().flat_map(|found| found.unreadable_sidecars()));
+    Ok(Opened { sets, pool, plan })
 }
 
 fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {

@@ -65,14 +65,14 @@ pub(super) fn recover(devices: &[Device], ours: &Ours<'_>, rehearsal: bool) -> R
     // killed before.
     found.sort_by_key(|leftover| scene.is_proof(leftover));
     scene.remove_orphans()?;
+    // As in the commit: first every family gets its name, then what they replaced goes.
+    let mut replaced = Vec::new();
     for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::New) {
-        // What is moved away for it has been replaced as well.
-        if let Some(old) = scene.settle_new(leftover)? {
-            scene.settle_old(&old)?;
-        }
+        replaced.extend(scene.settle_new(leftover)?);
     }
-    for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::Old) {
-        scene.settle_old(leftover)?;
+    replaced.extend(found.into_iter().filter(|leftover| leftover.kind == LeftoverKind::Old));
+    for old in &replaced {
+        scene.settle_old(old)?;
     }
     Ok(scene.done)
 }

@@ -1,5 +1,6 @@
 //! RESTORE VERIFYONLY: reads everything, checks everything, writes nothing.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
@@ -30,9 +31,12 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
     done
 }
 
+/// How often what has taken the place of sets is verified in its turn.
+const TURNS: usize = 10;
+
 /// The outer result ends the verification, the inner one is what it has found.
 fn verify_found(
-    heap: media::Heap,
+    mut heap: media::Heap,
     request: &Reading,
     key: Option<&SecretKey>,
     conduct: &Conduct,
@@ -40,28 +44,59 @@ fn verify_found(
 ) -> Result<Result<()>> {
     heap.must_hold_something()?;
     heap.book_notes(report);
-    let known = heap.known();
     let all = request.choice == Choice::default();
-    let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
-    let total = chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)).sum();
-    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
-    let mut damage = Vec::new();
-    for &at in &chosen {
-        match verify_set(&heap.sets[at], request, key, conduct, report) {
-            Ok(()) => {}
-            Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. } | Error::Refused { .. })) => {
-                damage.push(error)
-            }
-            Err(error) => return Err(error),
+    let (mut damage, mut done, mut first_turn) = (Vec::new(), HashSet::new(), true);
+    let mut replaced = Vec::new();
+    for _ in 0..TURNS {
+        let known = heap.known();
+        let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
+        if std::mem::take(&mut first_turn) {
+            let total = chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)).sum();
+            conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
         }
+        replaced.clear();
+        for found in chosen.iter().map(|&at| &heap.sets[at]) {
+            if done.contains(&found.media_set_id) {
+                continue;
+            }
+            match verify_set(found, request, key, conduct, report) {
+                Ok(Verified::Yes) => {}
+                Ok(Verified::Replaced) => {
+                    replaced.push(chain::title(&found.set));
+                    continue;
+                }
+                Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. } | Error::Refused { .. })) => {
+                    damage.push(error)
+                }
+                Err(error) => return Err(error),
+            }
+            done.insert(found.media_set_id);
+        }
+        if replaced.is_empty() {
+            break;
+        }
+        // What has taken their place is verified in their stead.
+        heap = request.find(key)?;
     }
+    let never = replaced.iter().map(|title| format!("not verified: {title} was replaced before it could be read"));
+    report.warnings.extend(never);
+    if done.is_empty() && !replaced.is_empty() {
+        return Err(Error::refused("--from", "every set there was replaced before it could be read", "run it again"));
+    }
+    let known = heap.known();
     let orphaned = |set: &&FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
     for set in known.iter().filter(orphaned) {
         let title = chain::title(set);
         report.warnings.push(format!("{title} cannot be restored from here: its full is not among these"));
     }
-    let nothing_else = chosen.is_empty();
-    for unreadable in heap.unreadable {
+    damage.extend(unreadable(heap.unreadable, done.is_empty(), all, report));
+    Ok(first(damage, report))
+}
+
+/// What cannot be read, and is the affair of this verification; the rest becomes warnings.
+fn unreadable(found: Vec<media::Unreadable>, nothing_else: bool, all: bool, report: &mut Report) -> Vec<Error> {
+    let mut damage = Vec::new();
+    for unreadable in found {
         match unreadable.leftover {
             true if nothing_else => damage.push(unreadable.error),
             true => {}
@@ -70,7 +105,7 @@ fn verify_found(
             false => damage.push(unreadable.error),
         }
     }
-    Ok(first(damage, report))
+    damage
 }
 
 /// All sets, without those that a killed backup has never finished, if there is any other.
@@ -92,6 +127,14 @@ fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     Err(first)
 }
 
+/// How far the verification of a set came.
+enum Verified {
+    /// All of it was read, and is good.
+    Yes,
+    /// Another backup has replaced it.
+    Replaced,
+}
+
 /// Verifies one set. One that another backup is just replacing is looked for under the names that it has now.
 fn verify_set(
     found: &media::Found,
@@ -99,26 +142,23 @@ fn verify_set(
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<()> {
+) -> Result<Verified> {
     let mut again = None;
     let opened = loop {
         let found = again.as_ref().unwrap_or(found);
-        match reading::open(found, &request.knobs, key, report) {
+        match reading::open(&[found], &request.knobs, key, report) {
             Err(_) if !found.is_in_place() => {}
             opened => break opened,
         }
         let heap = media::find(&request.from)?;
         let same = |other: &media::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
-        let Some(moved) = heap.sets.into_iter().find(same) else {
-            let title = chain::title(&found.set);
-            report.warnings.push(format!("not verified: {title} was replaced or removed before it was its turn"));
-            return Ok(());
-        };
-        again = Some(moved);
+        match heap.sets.into_iter().find(same) {
+            Some(moved) => again = Some(moved),
+            None => return Ok(Verified::Replaced),
+        }
     };
-    let (mut set, pool, plan) = opened?;
-    let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)
-        .map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;
+    let done = opened?.unpack_next(&NullTarget, conduct);
+    let outcome = done.map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;
     reading::book(&outcome, report);
-    Ok(())
+    Ok(Verified::Yes)
 }

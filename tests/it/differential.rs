@@ -166,3 +166,37 @@ fn a_damaged_page_map_is_refused_and_leaves_nothing() {
         assert!(world.names("b").is_empty());
     }
 }
+
+#[test]
+fn a_full_of_another_database_of_the_same_name_is_no_base() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/full.bore").done();
+    std::fs::create_dir(world.at("elsewhere")).unwrap();
+    std::fs::copy(world.at("app.db"), world.at("elsewhere/app.db")).unwrap();
+    let line = "backup sqlite:elsewhere/app.db --to b/diff.bore --kind differential --base a";
+    world.run(line).refused(3, "--base", "of another database");
+    assert!(world.names("b").is_empty());
+    // The same file by another path is the same database.
+    std::os::unix::fs::symlink("app.db", world.at("alias.db")).unwrap();
+    world.run("backup sqlite:alias.db --to b/diff.bore --kind differential --base a").done();
+    world.assert_restores("--from a --from b");
+}
+
+#[test]
+fn a_restore_goes_on_with_the_differential_that_it_began_with() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/full.bore").done();
+    database::change(&world.at("app.db"), 1);
+    let differential = "backup sqlite:app.db --to b/diff.bore --kind differential --base a --init --quiet";
+    world.run(differential).done();
+    std::fs::copy(world.at("app.db"), world.at("then.db")).unwrap();
+    for _ in 0..3 {
+        let restore = world.start("restore --from a --from b --into sqlite:copy.db");
+        for _ in 0..4 {
+            assert!([0, 4].contains(&world.run(differential).code));
+        }
+        restore.wait().done();
+        database::assert_same_file(&world.at("then.db"), &world.at("copy.db"));
+        std::fs::remove_file(world.at("copy.db")).unwrap();
+    }
+}

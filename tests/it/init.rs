@@ -164,6 +164,7 @@ fn readers_beside_backups_that_replace_each_other_see_one_whole_set_at_any_time(
                 let ended = world.run(&format!("verify {from}"));
                 let replaced = ended.code == 4 && ended.err.contains("was replaced or removed");
                 assert!(ended.code == 0 || replaced, "{ended}");
+                assert!(!ended.text().contains("All 0 "), "{ended}");
                 world.run(&format!("list {from}")).done();
                 world.run(&format!("inspect files {from}")).done();
             }

@@ -244,3 +244,25 @@ fn init_over_a_part_of_a_larger_set_is_refused() {
     world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore --init").done();
     world.assert_restores("--from a --from b");
 }
+
+#[test]
+fn the_first_family_of_several_tells_who_it_is_from_its_beginning() {
+    let world = World::with_small_set("");
+    // All of it fits into one buffer of each family, which is written at the end.
+    let line = "backup sqlite:app.db --to b/1.bore --to c/2.bore --max-transfer-size 4MiB --throttle 20KiB/s";
+    let begun = |directory: &str| {
+        let name = unfinished_in(&world, directory).pop();
+        name.is_some_and(|name| world.read(&format!("{directory}/{name}")).starts_with(b"FULLBORE"))
+    };
+    std::fs::create_dir(world.at("c")).unwrap();
+    let running = world.start(line);
+    let patience = std::time::Instant::now();
+    while !begun("b") && patience.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(begun("b") && !begun("c"), "only what is on the device proves that the set was never committed");
+    running.signal("KILL");
+    running.wait().with_code(-9);
+    world.run("backup sqlite:app.db --to b/1.bore --to c/2.bore").with_code(4).says(&["removed"]);
+    assert_eq!((world.names("b"), world.names("c")), (vec!["1.bore".into()], vec!["2.bore".into()]));
+}

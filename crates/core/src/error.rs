@@ -165,6 +165,12 @@ impl Error {
         number.is_some_and(|number| TOO_MANY_FILES.contains(&number))
     }
 
+    /// True when a device, a quota or a limit on the size of files allows no more bytes.
+    pub fn is_lack_of_room(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
     /// What a caller does about it.
     pub fn verdict(&self) -> Verdict {
         match self {

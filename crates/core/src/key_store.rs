@@ -6,10 +6,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use crate::cipher::{KeyFile, LARGEST_KEY_FILE, LARGEST_SIDECAR, Sidecar};
 use crate::error::{Error, Result};
+use crate::io::read_small;
 
 impl KeyFile {
     /// Writes everything there is to a new file: mode 0600 with a secret, else 0644. Never overwrites.
@@ -30,10 +30,8 @@ impl KeyFile {
             let name = name.clone();
             move |source| Error::io(action, name, source)
         };
-        let file = File::open(path).map_err(io("open"))?;
-        let mode = file.metadata().map_err(io("look at"))?.permissions().mode();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST_KEY_FILE + 1));
-        file.take(LARGEST_KEY_FILE as u64 + 1).read_to_end(&mut bytes).map_err(io("read"))?;
+        let (bytes, metadata) = read_small(path, LARGEST_KEY_FILE + 1).map_err(io("read"))?;
+        let mode = metadata.permissions().mode();
         let key_file = Self::parse(&name, &bytes)?;
         if key_file.has_secret() && mode & 0o077 != 0 {
             let why =

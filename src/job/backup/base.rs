@@ -1,7 +1,5 @@
 //! The full that a differential is made against: found, and checked to fit.
 
-use std::path::Path;
-
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{Manifest, SetHeader, SetKind};
 use fullbore_core::pool::Pool;
@@ -10,7 +8,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
 use super::super::media;
-use super::{Request, path_of};
+use super::{Request, database_of};
 use crate::chain;
 
 /// Fulls that may be what a differential is made against, newest first.
@@ -78,7 +76,7 @@ fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
         return Some(format!("of another engine, {}", manifest.engine));
     }
     // Of a server the session knows better than its name: it has many.
-    if !is_server(&request.source) && !same_file_name(&manifest.database, path_of(&request.source)) {
+    if !is_server(&request.source) && manifest.database != database_of(&request.source) {
         return Some(format!("of another database, `{}`", manifest.database));
     }
     manifest.copy_only.then(|| "taken with --copy-only".to_owned())
@@ -120,11 +118,6 @@ impl Candidates {
         };
         Error::incomplete("--base", why, "take a full first, and name its families")
     }
-}
-
-/// A database may be named by different paths, but not by different file names.
-fn same_file_name(one: &str, other: &str) -> bool {
-    Path::new(one).file_name() == Path::new(other).file_name()
 }
 
 /// Errors of a search speak of `--from`; here the families follow `--base`.

@@ -65,6 +65,10 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
     if path.is_dir() {
         return list(&path, into);
     }
+    if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+        let hint = "what comes through a pipe is read with --from -";
+        return Err(Error::usage(format!("--from {text}"), "is no regular file and no directory", hint));
+    }
     if path.exists() || !text.contains(['*', '?', '[']) {
         collect_file(path, true, into);
         return Ok(());

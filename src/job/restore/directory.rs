@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::{free_space, sync_directory};
 use fullbore_core::media::ManifestStream;
-use fullbore_core::pool::Pool;
-use fullbore_core::unpack::{BaseTarget, DirectoryTarget, NullTarget, Target};
+use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 
 use super::super::reading;
@@ -20,21 +18,14 @@ use crate::units::show_bytes;
 /// under another name.
 pub(super) fn restore(
     chain: &[media::Found],
-    opened: reading::Opened,
+    mut opened: reading::Opened,
     request: &Request,
-    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let nothing = Pool::new(0, 4096)?;
-    let mut position = serde_json::Value::Null;
-    let mut streams_of = |found: &media::Found| {
-        let set = media::open_set(found, &nothing, 1, key)?;
-        let Some(manifest) = set.manifest() else { return Ok(Vec::new()) };
-        position = manifest.position.last.clone();
-        Ok(manifest.streams.clone())
-    };
-    let streams = chain.iter().map(&mut streams_of).collect::<Result<Vec<Vec<ManifestStream>>>>()?;
+    let manifests = || opened.sets.iter().filter_map(MediaSet::manifest);
+    let position = manifests().next_back().map(|manifest| manifest.position.last.clone()).unwrap_or_default();
+    let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
     let (Some(last), Some(found)) = (streams.last(), chain.last()) else { return Ok(()) };
     let size_of = |streams: &[ManifestStream]| streams.iter().map(|stream| stream.size).sum::<u64>();
     let total = streams.iter().map(|streams| size_of(streams)).sum();
@@ -44,14 +35,8 @@ pub(super) fn restore(
         report.status = "planned".into();
         return Ok(());
     }
-    let mut opened = Some(opened);
     let mut unpack = |found: &media::Found, target: &dyn Target| {
-        let (mut set, pool, plan) = match opened.take() {
-            Some(first) => first,
-            None => reading::open(found, &request.reading.knobs, key, report)?,
-        };
-        let outcome = reading::unpack_with(&mut set, &plan, &pool, target, conduct)
-            .map_err(|error| found.naming_copies(error))?;
+        let outcome = opened.unpack_next(target, conduct).map_err(|error| found.naming_copies(error))?;
         reading::book(&outcome, report);
         Result::Ok(())
     };

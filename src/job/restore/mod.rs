@@ -113,8 +113,8 @@ fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
     Ok(sequence)
 }
 
-/// Chooses the sets and opens the first of them: once that is open, nobody takes it away any more. Where another backup has
-/// just taken its names, it chooses anew.
+/// Chooses the sets and opens them: nobody takes them away then. Where another backup has just taken a name of theirs, it
+/// chooses anew.
 fn choose_and_open(
     mut heap: media::Heap,
     request: &Request,
@@ -123,9 +123,9 @@ fn choose_and_open(
 ) -> Result<(Vec<media::Found>, reading::Opened)> {
     loop {
         let sequence = choose(&mut heap, &request.reading.choice)?;
-        let first = &heap.sets[sequence.sets[0]];
-        match reading::open(first, &request.reading.knobs, key, report) {
-            Err(_) if !first.is_in_place() => heap = request.reading.find(key)?,
+        let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
+        match reading::open(&found, &request.reading.knobs, key, report) {
+            Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key)?,
             opened => {
                 let opened = opened?;
                 refuse_media_as_target(request, &heap)?;
@@ -146,32 +146,26 @@ fn restore_found(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (sequence, opened) = choose_and_open(heap, request, key, report)?;
+    let (sequence, mut opened) = choose_and_open(heap, request, key, report)?;
     if sequence.last().is_some_and(|found| found.header.open) {
-        return directory::restore(&sequence, opened, request, key, conduct, report);
+        return directory::restore(&sequence, opened, request, conduct, report);
     }
     let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
-    let mut opened = Some(opened);
-    for (at, found) in sequence.iter().enumerate() {
-        let (mut set, pool, plan) = match opened.take() {
-            Some(first) => first,
-            None => reading::open(found, &request.reading.knobs, key, report)?,
-        };
-        let stream = only_stream(&set)?;
+    let streams = opened.sets.iter().map(only_stream).collect::<Result<Vec<_>>>()?;
+    for (at, (found, stream)) in sequence.iter().zip(streams).enumerate() {
         if request.dry_run {
             plan_line(found, report);
             continue;
         }
         if place.is_none() {
-            place = Some(Place::prepare(request, &set, stream.size, report)?);
+            place = Some(Place::prepare(request, &opened.sets[0], stream.size, report)?);
         }
         let Some(place) = place.as_mut() else { continue };
         let target = place.file_target(&stream, at == 0)?;
         let into: &dyn Target = target.as_ref().map_or(&NullTarget, |target| target);
-        let outcome =
-            reading::unpack_with(&mut set, &plan, &pool, into, conduct).map_err(|error| found.naming_copies(error))?;
+        let outcome = opened.unpack_next(into, conduct).map_err(|error| found.naming_copies(error))?;
         target.as_ref().map_or(Ok(()), FileTarget::sync)?;
         reading::book(&outcome, report);
     }

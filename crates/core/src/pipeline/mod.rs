@@ -37,7 +37,7 @@ use finish::{Closed, Finisher};
 use layers::Layers;
 use page_map::PageMap;
 use read::{Reading, Throttle};
-use stripe::{Board, BoardSettings, DeviceWrite, Hand};
+use stripe::{Board, BoardSettings, DeviceWork, Hand};
 use transform::{Filled, Gathered, Selection, Worker};
 
 /// How often the monitor looks at signals and at the source.
@@ -232,7 +232,7 @@ impl Backup<'_> {
     fn write<'s>(
         &self,
         sink: &'s mut dyn Sink,
-        listener: &Receiver<DeviceWrite>,
+        listener: &Receiver<DeviceWork>,
         load: &AtomicU64,
         accounts: &Accounts,
     ) -> Result<&'s mut dyn Sink> {
@@ -367,6 +367,10 @@ impl Backup<'_> {
         }
         let families = 1..=self.set.families;
         let closed = families.clone().map(|family| finisher.close(family, &manifest)).collect::<Result<Vec<_>>>()?;
+        if self.set.families > 1 {
+            // Wherever another family is found finished after a kill, this one is found as well, unfinished.
+            board.secure(1)?;
+        }
         for family in families.skip(1) {
             finisher.write_footer(family, &closed)?;
             board.close_family(family);

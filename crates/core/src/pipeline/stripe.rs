@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use zerocopy::IntoBytes;
 
 use super::seal::seal;
@@ -21,10 +21,12 @@ use crate::meter::{Account, Clock, Progress, Spent};
 use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::Sink;
 
-/// What a stripe's writer is to put at an offset of the family.
-pub(super) struct DeviceWrite {
-    offset: u64,
-    piece: Piece,
+/// What a stripe's writer is to do.
+pub(super) enum DeviceWork {
+    /// Put a piece at an offset of the family.
+    Write { offset: u64, piece: Piece },
+    /// Make everything so far durable, and say so.
+    Secure(Sender<()>),
 }
 
 /// What all stripes of a set share.
@@ -55,7 +57,7 @@ pub(super) struct StripeState {
     filled: usize,
     position: u64,
     pending: Vec<IndexEntry>,
-    queue: Option<Sender<DeviceWrite>>,
+    queue: Option<Sender<DeviceWork>>,
     digest: FamilyDigest,
     /// INDEX blocks so far.
     pub index: Vec<BlockReference>,
@@ -99,7 +101,7 @@ impl Board {
     pub fn new(
         set: &BoardSettings,
         headers: &[Vec<u8>],
-        queues: Vec<Sender<DeviceWrite>>,
+        queues: Vec<Sender<DeviceWork>>,
         loads: &[Arc<AtomicU64>],
         pool: &Arc<Pool>,
     ) -> Result<Self> {
@@ -121,6 +123,10 @@ impl Board {
             for part in header.chunks(pool.size()) {
                 let mut spare = Some(pool.take()?);
                 state.copy(part, &mut spare, &load)?;
+            }
+            if at == 0 && headers.len() > 1 && header.len().is_multiple_of(set.block_size as usize) {
+                // Without it nobody knows an unfinished family 1, which is the proof that its set was never committed.
+                state.flush(&load)?;
             }
             stripes.push(Stripe { family: at as u16 + 1, load, state: Mutex::new(state) });
         }
@@ -285,6 +291,14 @@ impl Board {
             state.queue = None;
             state.current = None;
         }
+    }
+
+    /// Returns when everything that was sent to a family's device so far is durable.
+    pub fn secure(&self, family: u16) -> Result<()> {
+        let (done, durable) = bounded(1);
+        let asked = self.lock(family).queue.as_ref().is_some_and(|queue| queue.send(DeviceWork::Secure(done)).is_ok());
+        // A writer that ends without an answer has failed, and said why.
+        if asked && durable.recv().is_ok() { Ok(()) } else { Err(Error::Halted) }
     }
 
     /// Lets the writer of one family end.
@@ -465,14 +479,14 @@ impl StripeState {
 
     fn submit(&mut self, offset: u64, piece: Piece, load: &AtomicU64) -> Result<()> {
         load.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        self.queue.as_ref().and_then(|queue| queue.send(DeviceWrite { offset, piece }).ok()).ok_or(Error::Halted)
+        self.queue.as_ref().and_then(|queue| queue.send(DeviceWork::Write { offset, piece }).ok()).ok_or(Error::Halted)
     }
 }
 
 /// A stripe's writer: takes what is sent until the stripe closes, then makes it durable.
 pub(super) fn write(
     sink: &mut dyn Sink,
-    queue: &Receiver<DeviceWrite>,
+    queue: &Receiver<DeviceWork>,
     load: &AtomicU64,
     progress: &Progress,
     account: &mut Account,
@@ -485,14 +499,14 @@ pub(super) fn write(
 
 fn write_all(
     sink: &mut dyn Sink,
-    queue: &Receiver<DeviceWrite>,
+    queue: &Receiver<DeviceWork>,
     load: &AtomicU64,
     progress: &Progress,
     clock: &mut Clock,
 ) -> Result<()> {
     loop {
-        let write = match queue.try_recv() {
-            Ok(write) => write,
+        let work = match queue.try_recv() {
+            Ok(work) => work,
             Err(TryRecvError::Disconnected) => break,
             // Nothing to do: bring a buffer home, for somebody may wait for it.
             Err(TryRecvError::Empty) if sink.in_flight() > 0 => {
@@ -505,13 +519,22 @@ fn write_all(
                 let received = queue.recv();
                 clock.lap(Spent::Starved);
                 match received {
-                    Ok(write) => write,
+                    Ok(work) => work,
                     Err(_) => break,
                 }
             }
         };
-        let length = write.piece.len() as u64;
-        sink.write(write.offset, write.piece)?;
+        let (offset, piece) = match work {
+            DeviceWork::Write { offset, piece } => (offset, piece),
+            DeviceWork::Secure(done) => {
+                sink.secure()?;
+                clock.lap(Spent::Busy);
+                let _ = done.send(()); // Whoever asked may have given up.
+                continue;
+            }
+        };
+        let length = piece.len() as u64;
+        sink.write(offset, piece)?;
         load.fetch_sub(length, Ordering::Relaxed);
         progress.stored.fetch_add(length, Ordering::Relaxed);
         clock.pass(length);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::commit::{Commit, Step, lock_new};
 use super::{DeviceAccount, Options, Sink, out_of_order};
 use crate::error::{Error, Result};
-use crate::io::{Completion, OpenedFile, Queue};
+use crate::io::{Completion, OpenedFile, Queue, sync_directory};
 use crate::pool::Piece;
 
 /// A sink that writes a file, past the page cache where it can.
@@ -108,6 +108,12 @@ impl FileSink {
         self.file.as_ref().ok_or_else(|| out_of_order(&self.device, "used after its end"))
     }
 
+    fn secure_checked(&mut self) -> Result<()> {
+        self.wait_until(0)?;
+        self.file()?.sync()?;
+        sync_directory(self.commit.directory())
+    }
+
     fn sync_checked(&mut self) -> Result<()> {
         self.wait_until(0)?;
         let file = Arc::clone(self.file()?);
@@ -155,6 +161,12 @@ impl Sink for FileSink {
 
     fn in_flight(&self) -> usize {
         self.queue.in_flight()
+    }
+
+    fn secure(&mut self) -> Result<()> {
+        self.check()?;
+        let secured = self.secure_checked();
+        self.noted(secured)
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -23,7 +23,7 @@ pub use pipe::PipeSink;
 
 /// An append-only home for one family.
 ///
-/// Order of calls: `write`* → `sync` → `publish` → `retire`; or `abandon` at any time before `retire`, also after
+/// Order of calls: `write`* (`secure` among them) → `sync` → `publish` → `retire`; or `abandon` at any time before `retire`, also after
 /// `publish`, when another family of the set has failed. A sink that is dropped before `publish` abandons itself.
 ///
 /// Completed writes give their buffers home only in `write`, `settle` and `sync`: whoever waits for something else
@@ -42,6 +42,11 @@ pub trait Sink: Send {
 
     /// Writes under way now.
     fn in_flight(&self) -> usize;
+
+    /// Returns when every byte so far is durable, as far as the device can, and its working name; more may follow.
+    fn secure(&mut self) -> Result<()> {
+        self.settle(0)
+    }
 
     /// Returns when every byte is durable, under whatever name the device has so far.
     fn sync(&mut self) -> Result<()>;

@@ -125,6 +125,12 @@ impl Sink for FaultSink {
         self.inner.in_flight()
     }
 
+    fn secure(&mut self) -> Result<()> {
+        self.begin()?;
+        let secured = self.inner.secure();
+        self.end(secured)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.begin()?;
         let synced = self.inner.sync();

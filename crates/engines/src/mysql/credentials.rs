@@ -10,6 +10,7 @@ use fullbore_core::{Error, Result};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::url::ServerAddress;
+use fullbore_core::io::read_small;
 
 /// The longest password: longer than any server takes.
 const PASSWORD_MAX: usize = 1024;
@@ -97,10 +98,9 @@ impl Credentials {
 
 /// The content of a password file, without one line end.
 fn password_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(PASSWORD_MAX + 3));
     let failed = |error| Error::io("read the password from", path.display().to_string(), error);
-    // It may be a pipe, `<(pass show db)`: read until its end, but not for ever.
-    File::open(path).and_then(|file| file.take(PASSWORD_MAX as u64 + 3).read_to_end(&mut bytes)).map_err(failed)?;
+    // It may be a pipe, `<(pass show db)`.
+    let (mut bytes, _) = read_small(path, PASSWORD_MAX + 3).map_err(failed)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
         if bytes.last() == Some(&b'\r') {

@@ -1,0 +1,92 @@
+//! Small files that a user names: keys, passwords. They may be pipes, `<(pass show db)`, and must not hold a job up for ever.
+
+use std::fs::{Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use zeroize::Zeroizing;
+
+/// How long a pipe may stay silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a silent pipe is looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Reads at most `limit` bytes of a file or a pipe, and what the system says of it.
+///
+/// # Errors
+/// It cannot be opened or read, or is a pipe into which nobody writes.
+pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
+    // Opening a pipe without a writer would wait for one.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let mut bytes = Zeroizing::new(vec![0; limit]);
+    let mut length = 0;
+    let mut deadline = Instant::now() + PATIENCE;
+    while length < limit {
+        match file.read(&mut bytes[length..]) {
+            // Of a pipe this is the end only when something came before: its writer may not have opened it yet.
+            Ok(0) if length > 0 || metadata.is_file() => break,
+            Ok(0) => wait(deadline)?,
+            Ok(more) => {
+                length += more;
+                deadline = Instant::now() + PATIENCE;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(deadline)?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    Ok((bytes, metadata))
+}
+
+fn wait(deadline: Instant) -> io::Result<()> {
+    if Instant::now() >= deadline {
+        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and nothing comes out of it"));
+    }
+    thread::sleep(PAUSE);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_to_its_end_or_to_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, b"secret").unwrap();
+        assert_eq!(read_small(&path, 100).unwrap().0.as_slice(), b"secret");
+        assert_eq!(read_small(&path, 3).unwrap().0.as_slice(), b"sec");
+        std::fs::write(&path, b"").unwrap();
+        assert!(read_small(&path, 3).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn a_pipe_is_read_whenever_its_writer_comes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(60));
+                let mut pipe = OpenOptions::new().write(true).open(&path).unwrap();
+                pipe.write_all(b"sec").unwrap();
+                thread::sleep(Duration::from_millis(60));
+                pipe.write_all(b"ret").unwrap();
+            });
+            assert_eq!(read_small(&path, 100).unwrap().0.as_slice(), b"secret");
+            writer.join().unwrap();
+        });
+    }
+}
