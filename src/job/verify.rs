@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::unpack::NullTarget;
+use fullbore_core::unpack::{NullTarget, Target};
 use fullbore_core::{Error, Result};
 
 use super::reading::{self, Media, Reading};
@@ -99,7 +99,11 @@ fn verify_set(
     report: &mut Report,
 ) -> Result<()> {
     let (mut set, pool, plan) = reading::open(found, &request.knobs, key, report)?;
-    let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
+    let streams = set.manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let pages = fullbore_engines::page_check(&set.header().engine, &streams);
+    let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);
+    let outcome = reading::unpack_with(&mut set, &plan, &pool, target, conduct)?;
     reading::book(&outcome, report);
+    report.warnings.extend(pages.iter().flat_map(|pages| pages.damaged()));
     Ok(())
 }

@@ -78,6 +78,26 @@ fn encrypted_tablespaces_are_stored_on_encrypted_media_only_and_start_elsewhere(
 }
 
 #[test]
+fn a_page_that_was_damaged_at_the_source_is_named_and_the_files_are_shown_with_their_pages() {
+    let world = World::new();
+    let mut source = server(&world);
+    source.stop();
+    let path = source.datadir().join("shop/item.ibd");
+    let mut bytes = fs::read(&path).unwrap();
+    let page = bytes.len() / 16384 / 2;
+    bytes[page * 16384 + 8000..][..16].fill(0xA5);
+    bytes[page * 16384 + 38..][..2].copy_from_slice(&[1, 2]); // Not empty, whatever stood there.
+    fs::write(&path, &bytes).unwrap();
+    source.start_again(&Options::new().binlog());
+    backup(&world, &source, "--install-clone-plugin --to a/").done();
+    let named = format!("page {page} of `shop/item.ibd` was damaged already");
+    world.run("verify --from a").with_code(4).says(&[&named, "checksum"]);
+    let files = world.run("inspect files --from a").done().text();
+    let line = files.lines().find(|line| line.contains("shop/item.ibd")).unwrap();
+    assert!(line.contains("pages of 16384"), "{files}");
+}
+
+#[test]
 fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
     let world = World::new();
     let source = server(&world);

@@ -60,6 +60,13 @@ pub trait Source: Sync {
         None
     }
 
+    /// The engine's own account of a stream of an open source, for the manifest: what it needs to know of the file later. Asked
+    /// for once everything has been read.
+    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+        let _ = id;
+        None
+    }
+
     /// All streams, with their final names and sizes, once everything has been read.
     ///
     /// # Errors

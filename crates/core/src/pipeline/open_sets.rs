@@ -160,6 +160,7 @@ fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manife
         size: stream.size,
         identity: source.identity(stream.id).unwrap_or_default(),
         base: base.zip(source.identity(stream.id)).and_then(|(base, identity)| base.stream_like(&identity, 4096)),
+        detail: None,
     };
     let family = |family| ManifestFamily { family, device: format!("family {family}") };
     Manifest {

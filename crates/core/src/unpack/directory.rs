@@ -186,6 +186,7 @@ mod tests {
             size,
             identity: String::new(),
             base: None,
+            detail: None,
         }
     }
 
