@@ -81,7 +81,8 @@ impl Manifest {
         }
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
-        let allowed = mapped || self.streams.is_empty() && header.kind == SetKind::Full;
+        // Whether a stream of an open set has a map is known when the seed has long been drawn.
+        let allowed = mapped || (header.open || self.streams.is_empty()) && header.kind == SetKind::Full;
         require(
             allowed || self.map.is_none(),
             "the manifest has the seed of a page map that the header does not announce",
