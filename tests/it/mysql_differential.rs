@@ -296,3 +296,26 @@ fn an_encrypted_chain_comes_back_and_a_scratch_directory_that_cannot_be_used_is_
     crate::program::run(command).refused(1, "missing", "scratch").says(&["TMPDIR"]);
     assert!(!world.at("c.bore").exists());
 }
+
+#[test]
+fn pages_of_4_and_64_kib_come_back_from_a_differential_also_when_none_fits_into_a_buffer() {
+    for (size, transfer) in [("4k", "1MiB"), ("64k", "64KiB")] {
+        let world = World::new();
+        let source = Server::start(Kind::Mysql9, &Options::new().binlog().page_size(size));
+        fs::copy(source.password_file().unwrap(), world.at("password")).unwrap();
+        source.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.a (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(1000)); INSERT INTO shop.a (v) VALUES ('x')");
+        for _ in 0..13 {
+            source.sql("INSERT INTO shop.a (v) SELECT RANDOM_BYTES(700) FROM shop.a");
+        }
+        let options = format!("--max-transfer-size {transfer} --compression none");
+        backup(&world, &source, &format!("--to a/ {options}")).done();
+        source.sql("UPDATE shop.a SET v = 'changed' WHERE id % 1000 = 7");
+        backup(&world, &source, &format!("--to b/ {options} --kind differential --base a")).done();
+        world.run("verify --from a --from b").done();
+        world.run("restore --from a --from b --into dir:copy").done();
+        let options = Options::new().binlog().page_size(size).datadir(&world.at("copy"));
+        let restored = Server::start(Kind::Mysql9, &options.password_file(source.password_file().unwrap()));
+        let asked = "CHECKSUM TABLE shop.a; CHECK TABLE shop.a; SELECT COUNT(*), @@innodb_page_size FROM shop.a";
+        assert_eq!(restored.sql(asked), source.sql(asked), "{size} {transfer}");
+    }
+}
