@@ -75,6 +75,16 @@ fn encrypted_tablespaces_are_stored_on_encrypted_media_only_and_start_elsewhere(
     let options = Options::new().binlog().encrypt().datadir(&world.at("copy")).password_file(password);
     let restored = Server::start(Kind::Mysql9, &options);
     assert_eq!(checksums(&restored), expected);
+    drop(restored);
+    source.sql("UPDATE shop.item SET v = 'other words' WHERE id = 2; CREATE TABLE shop.more (id INT PRIMARY KEY) ENCRYPTION='Y'; INSERT INTO shop.more VALUES (7)");
+    let differential = "--to b/ --readers 2 --kind differential --base a --key k.key --encrypt-to k.key.pub";
+    backup(&world, &source, differential).done();
+    world.run("verify --from a --from b --key k.key").done();
+    world.run("restore --from a --from b --key k.key --into dir:later").done();
+    let options = Options::new().binlog().encrypt().datadir(&world.at("later")).password_file(password);
+    let restored = Server::start(Kind::Mysql9, &options);
+    assert_eq!(checksums(&restored), checksums(&source));
+    assert_eq!(restored.sql("SELECT v FROM shop.item WHERE id = 2; SELECT id FROM shop.more"), "other words\n7\n");
 }
 
 #[test]

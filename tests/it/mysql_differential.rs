@@ -31,6 +31,8 @@ fn server(world: &World) -> Server {
          INSERT INTO shop.zipped SELECT id, note FROM shop.account0; \
          CREATE TABLE shop.tiny (id INT PRIMARY KEY, v VARCHAR(200)) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=2; \
          INSERT INTO shop.tiny SELECT id, note FROM shop.account0; \
+         CREATE TABLE shop.punched (id INT PRIMARY KEY, v VARCHAR(200)) COMPRESSION='zlib'; \
+         INSERT INTO shop.punched SELECT id, note FROM shop.account0; \
          CREATE TABLE shop.parts (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3; \
          INSERT INTO shop.parts SELECT id, id FROM shop.account0;",
     );
@@ -52,7 +54,7 @@ fn ddl(server: &Server, suffix: &str) {
         "DROP TABLE shop.dropped{suffix}; RENAME TABLE shop.renamed{suffix} TO shop.`named otherwise{suffix}`; TRUNCATE TABLE shop.truncated{suffix}; \
          INSERT INTO shop.truncated{suffix} SELECT * FROM shop.account0 WHERE id < 9; ALTER TABLE shop.rebuilt{suffix} ADD COLUMN extra INT, ENGINE=InnoDB; \
          CREATE TABLE shop.created{suffix} LIKE shop.account0; INSERT INTO shop.created{suffix} SELECT * FROM shop.account0; \
-         DELETE FROM shop.zipped WHERE id % 7 = 0; DELETE FROM shop.tiny WHERE id % 9 = 0"
+         DELETE FROM shop.zipped WHERE id % 7 = 0; DELETE FROM shop.tiny WHERE id % 9 = 0; DELETE FROM shop.punched WHERE id % 11 = 0"
     ));
 }
 
@@ -187,6 +189,7 @@ fn of_a_server_where_little_changed_a_differential_is_small_and_comes_back_whole
     source.sql("UPDATE shop.large SET body = 'changed' WHERE id IN (3, 3000, 9000)");
     let differential = backup(&world, &source, "--to b/ --compression none --kind differential --base a").done().json();
     let size = |report: &serde_json::Value| report["stored_bytes"].as_u64().unwrap();
+    eprintln!("full {} bytes, differential {}", size(&full), size(&differential));
     assert!(size(&differential) * 5 < size(&full), "{} of {}", size(&differential), size(&full));
     world.run("verify --from a --from b").done();
     world.run("restore --from a --from b --into nul:").done();
