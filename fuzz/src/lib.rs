@@ -1,5 +1,7 @@
 //! What fuzz targets share: valid sets to start from, and checksums put right, so that the code behind them is reached.
 
+pub mod open_set;
+
 use fullbore_core::checksum::{crc32c, xxh3_128_le};
 use fullbore_core::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, DIGEST, ENTRY, FOOTER, FamilyDigest, FamilyHeader, IndexEntry,

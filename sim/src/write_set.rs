@@ -158,6 +158,7 @@ fn manifest(set: &SetHeader, map_seed: Option<u64>) -> Manifest {
         size: record.size,
         identity: String::new(),
         base: None,
+        detail: None,
     };
     Manifest {
         schema: 0,

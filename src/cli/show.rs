@@ -417,12 +417,15 @@ pub fn files(manifests: &[Manifest]) {
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
         // Without a name: of a file that went while it was copied.
         for stream in manifest.streams.iter().filter(|stream| !stream.name.is_empty()) {
+            let (what, size) = match fullbore_engines::page_size(&manifest.engine, stream) {
+                Some(page) => ("pages", page),
+                None => ("units", stream.unit),
+            };
             line(&format!(
-                "  file      {} {} ({} units of {})",
+                "  file      {} {} ({} {what} of {size})",
                 value(&stream.name),
                 show_bytes(stream.size),
-                stream.size.div_ceil(stream.unit.into()),
-                stream.unit
+                stream.size.div_ceil(size.into()),
             ));
         }
         line(&format!("  position  {}", manifest.position.checkpoint));

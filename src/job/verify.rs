@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::unpack::NullTarget;
+use fullbore_core::unpack::{NullTarget, Target};
 use fullbore_core::{Error, Result};
 
 use super::reading::{self, Media, Reading};
@@ -157,8 +157,13 @@ fn verify_set(
             None => return Ok(Verified::Replaced),
         }
     };
-    let done = opened?.unpack_next(&NullTarget, conduct);
-    let outcome = done.map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;
+    let mut opened = opened?;
+    let streams = opened.sets[0].manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let pages = fullbore_engines::page_check(&found.header.engine, &streams);
+    let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);
+    let outcome =
+        opened.unpack_next(target, conduct).map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;
     reading::book(&outcome, report);
+    report.warnings.extend(pages.iter().flat_map(|pages| pages.damaged()));
     Ok(Verified::Yes)
 }

@@ -14,6 +14,7 @@ import unittest
 import google_crc32c
 
 import encryption
+import open_sample
 import restore
 import write_sample
 from family import Damage, Family
@@ -86,6 +87,19 @@ class RoundTrip(Directory):
         full, differential = self.full_and_differential()
         paths, base_paths = self.write(differential, "diff"), self.write(full, "full")
         self.assertEqual(self.restored(paths, base_paths), differential.streams)
+
+    def test_an_open_full_and_its_differential_come_back(self):
+        full, differential = open_sample.samples(self.public_keys)
+        base_paths, paths = ([self.path(f"{name}-{n}") for n in (1, 2)] for name in ("full", "diff"))
+        open_sample.write(full, base_paths)
+        open_sample.write(differential, paths)
+        for sample, arguments in ((full, (base_paths,)), (differential, (paths, base_paths))):
+            into = tempfile.mkdtemp(dir=self.directory)
+            restore.restore(arguments[0], into, self.key_file, *arguments[1:])
+            found = {os.path.relpath(os.path.join(top, name), into): read(os.path.join(top, name))
+                     for top, _, names in os.walk(into) for name in names}
+            self.assertEqual(found, sample.expected)
+        self.refused(paths)
 
     def test_every_codec_unit_and_count_of_families_comes_back(self):
         streams, _ = write_sample.sample_streams()
@@ -364,6 +378,18 @@ class LyingWriter(Directory):
     def test_a_page_map_that_lies_is_refused(self):
         self.patch("map_entry", lambda original, sample, unit: bytes(16) if unit[:6] == b"000001" else original(sample, unit))
         self.assertIn("page map of app.db: unit 1", self.refused_when())
+
+    def test_a_page_map_of_an_open_set_that_lies_is_refused_and_one_that_does_not_know_is_not(self):
+        for entry, right in ((b"\1" * 16, False), (bytes(16), False), (open_sample.UNKNOWN, True)):
+            full, _ = open_sample.samples()
+            known, at = full.entry, full.files[1]
+            full.entry = lambda file, number: entry if (file, number) == (at, 6) else known(file, number)
+            paths = [self.path(f"{entry[0]}-{n}") for n in (1, 2)]
+            open_sample.write(full, paths)
+            if right:
+                restore.restore(paths, tempfile.mkdtemp(dir=self.directory))
+            else:
+                self.assertIn("page map of shop/item.ibd: unit 6", self.refused(paths).what)
 
     def test_a_manifest_that_disagrees_with_the_header_is_refused(self):
         swaps = ((b'"full"', b'"differential"'), (b'"sqlite"', b'"mysql"'), (b'"schema": 0', b'"schema": 1'),

@@ -4,7 +4,7 @@
 Foreign input for every reader: for the independent one before fullbore could write, and for fullbore itself. It shares no
 layout with family.py on purpose: a field that one of the two misplaces must not agree with itself.
 
-    write_sample.py DIR [--key KEYFILE]
+    write_sample.py DIR [--key KEYFILE] [--open]
 
 leaves a full in DIR/full-1of2.bore and DIR/full-2of2.bore, a differential of it in DIR/diff-1of2.bore and
 DIR/diff-2of2.bore, and what a restore of each must give in DIR/expected-full/ and DIR/expected-diff/.
@@ -52,6 +52,7 @@ class Sample:
     units_per_block: int = 4
     unit: int = 4096
     map_window: int = 16
+    open: bool = False
     block_size: int = 4096
     transfer_size: int = 64 << 10
     codecs: tuple = ("none", "lz4", "zstd", "gzip")
@@ -92,7 +93,7 @@ class Writer:
         self.references = {INDEX: [], MANIFEST: []}
         self.data_bytes = self.zero_bytes = 0
 
-    def block(self, kind, plain, codec="none", stream=0, runs=(), must=False):
+    def block(self, kind, plain, codec="none", stream=0, runs=(), must=False, layer=0):
         """Appends one block (§4), its index entry (§6) and, when enough are pending, an INDEX block."""
         sample = self.sample
         codec_number, payload = (CODECS["zstd"], zstandard.ZstdCompressor().compress(plain)) if must else pack(codec, plain)
@@ -103,7 +104,7 @@ class Writer:
             prefix = prefix.ljust(-(-len(prefix) // 64) * 64, b"\0")  # Allowed: "zeros to prefix_length".
         cipher = 1 if sample.data_key else 0
         head = b"fbBK" + struct.pack(
-            "<BBBBHHHHQ8sIIIII", 0, kind, codec_number, cipher, stream, 0, self.number, 0, sequence,
+            "<BBBBHHHHQ8sIIIII", 0, kind, codec_number, cipher, stream, layer, self.number, 0, sequence,
             sample.ids["media_set_id"][:8], len(runs), len(prefix), len(payload), len(plain),
             16 * cipher + len(prefix) + len(payload))
         body = prefix + payload
@@ -203,31 +204,36 @@ def header(sample, number):
     wrapped = [wrap_data_key(sample, public_key) for public_key in sample.public_keys]
     table = [struct.pack("<HBxHxxIIQ8x", id, 1, 0, sample.unit, sample.map_window, len(data))
              for id, data in enumerate(sample.streams.values(), start=1)]
+    assert not (sample.open and table)  # The manifest has it.
     rest = b"".join(wrapped) + b"".join(table) + label
     length = max(4096, 256 + len(rest))
     length += -length % sample.block_size
     fixed = b"FULLBORE" + struct.pack("<HHI", 0, 0, length)
     fixed += sample.ids["media_set_id"] + sample.ids["backup_set_id"]
     fixed += struct.pack("<HHHBB", number, sample.families, 0, 1 if sample.data_key else 0, 1 if sample.kind == "full" else 2)
-    fixed += struct.pack("<IIIBbHq", sample.block_size, sample.transfer_size, 0, CODECS["zstd"], 1, 0, STARTED_AT)
-    fixed += b"sqlite".ljust(16, b"\0") + b"sample".ljust(16, b"\0") + sample.base_id
+    fixed += struct.pack("<IIIBbHq", sample.block_size, sample.transfer_size, 0, CODECS["zstd"], 1, 1 if sample.open else 0, STARTED_AT)
+    fixed += engine_of(sample).encode().ljust(16, b"\0") + b"sample".ljust(16, b"\0") + sample.base_id
     fixed += struct.pack("<III", len(wrapped), len(table), len(label)) + bytes(112)
     raw = (fixed + bytes(4) + rest).ljust(length, b"\0")
     return raw[:252] + struct.pack("<I", google_crc32c.value(raw)) + raw[256:]
+
+
+def engine_of(sample):
+    return "mysql" if sample.open else "sqlite"
 
 
 def manifest_of(sample):
     """§9."""
     text = {name: str(uuid.UUID(bytes=id)) for name, id in sample.ids.items()}
     return json.dumps({
-        "schema": 0, "tool_version": "sample", "engine": "sqlite", "engine_version": "3", "host": "none", "database": "/none",
+        "schema": 0, "tool_version": "sample", "engine": engine_of(sample), "engine_version": "3", "host": "none", "database": "/none",
         "kind": sample.kind, "copy_only": False, **text,
         "base_backup_set_id": str(uuid.UUID(bytes=sample.base_id)) if sample.base else None,
         "name": "sample", "description": "", "started_at": "2026-11-21T10:00:00.000000Z",
         "finished_at": "2026-11-21T10:00:01.000000Z", "codec": "zstd",
         "block_size": sample.block_size, "transfer_size": sample.transfer_size,
         "families": [{"family": n + 1, "device": f"/none/{n + 1}"} for n in range(sample.families)],
-        "streams": [{"id": id, "name": name, "layer": 0, "unit": sample.unit, "map_window": sample.map_window,
+        "streams": open_sample.manifest_streams(sample) if sample.open else [{"id": id, "name": name, "layer": 0, "unit": sample.unit, "map_window": sample.map_window,
                      "size": len(data)} for id, (name, data) in enumerate(sample.streams.items(), start=1)],
         "map": {"hash": "xxh3-128", "seed": f"{sample.map_seed:016x}"} if sample.map_seed is not None else None,
         "position": {"first": 0, "checkpoint": 0, "last": 0}, "warnings": []}).encode()
@@ -320,10 +326,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--key", metavar="KEYFILE", help="encrypt to this key; made, with mode 0600, when it is not there")
+    parser.add_argument("--open", action="store_true", help="open sets instead")
     arguments = parser.parse_args()
     if arguments.key and not os.path.exists(arguments.key):
         write_key_file(arguments.key, 3)
     public_keys = (encryption.read_key_file(arguments.key)[1],) if arguments.key else ()
+    if arguments.open:
+        for name, sample in zip(("full", "diff"), open_sample.samples(public_keys)):
+            open_sample.write(sample, [os.path.join(arguments.directory, f"{name}-{n}of2.bore") for n in (1, 2)])
+            for stream, data in sample.expected.items():
+                path = os.path.join(arguments.directory, f"expected-{name}", stream)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(data)
+        return
     states = dict(zip(("full", "diff"), sample_streams()))
     full = Sample(states["full"], seed=1, public_keys=public_keys)
     samples = {"full": full, "diff": Sample(states["diff"], "differential", full, seed=2, public_keys=public_keys)}
@@ -335,6 +351,8 @@ def main():
             with open(os.path.join(expected, stream), "wb") as file:
                 file.write(data)
 
+
+import open_sample  # noqa: E402 — it takes the writer from here.
 
 if __name__ == "__main__":
     main()

@@ -161,6 +161,45 @@ fn what_the_independent_writer_makes_is_verified() {
 }
 
 #[test]
+#[cfg(feature = "mysql")]
+fn open_sets_of_the_independent_writer_are_verified_and_restored() {
+    let world = World::new();
+    for (directory, key) in [("plain", ""), ("sealed", "--key k.key")] {
+        fs::create_dir(world.at(directory)).unwrap();
+        let line = format!("--sample {directory} --open {key}");
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let Some(ended) = python(&world, "open sets of the independent writer", &arguments) else { return };
+        ended.done();
+        world.run(&format!("verify --from {directory} {key}")).done();
+        let full = format!("--from {directory}/full-1of2.bore --from {directory}/full-2of2.bore");
+        for (set, from) in [("full", full.as_str()), ("diff", &format!("--from {directory}"))] {
+            world.run(&format!("restore {from} {key} --into dir:{directory}-{set}")).done();
+            let expected = files_below(&world.at(&format!("{directory}/expected-{set}")));
+            let mut found = files_below(&world.at(&format!("{directory}-{set}")));
+            found.retain(|path, _| !path.starts_with("#clone")); // The engine's own marks.
+            assert!(expected.len() > 3 && expected == found, "{:?} {:?}", expected.keys(), found.keys());
+        }
+    }
+}
+
+/// All files below a directory, with their bytes.
+#[cfg(feature = "mysql")]
+fn files_below(root: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let (mut found, mut left) = (std::collections::BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
 #[ignore = "writes tests/it/format_v0; only when the format changes before it is frozen"]
 fn write_the_golden_media() {
     let media = media();

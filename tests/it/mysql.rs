@@ -75,6 +75,36 @@ fn encrypted_tablespaces_are_stored_on_encrypted_media_only_and_start_elsewhere(
     let options = Options::new().binlog().encrypt().datadir(&world.at("copy")).password_file(password);
     let restored = Server::start(Kind::Mysql9, &options);
     assert_eq!(checksums(&restored), expected);
+    drop(restored);
+    source.sql("UPDATE shop.item SET v = 'other words' WHERE id = 2; CREATE TABLE shop.more (id INT PRIMARY KEY) ENCRYPTION='Y'; INSERT INTO shop.more VALUES (7)");
+    let differential = "--to b/ --readers 2 --kind differential --base a --key k.key --encrypt-to k.key.pub";
+    backup(&world, &source, differential).done();
+    world.run("verify --from a --from b --key k.key").done();
+    world.run("restore --from a --from b --key k.key --into dir:later").done();
+    let options = Options::new().binlog().encrypt().datadir(&world.at("later")).password_file(password);
+    let restored = Server::start(Kind::Mysql9, &options);
+    assert_eq!(checksums(&restored), checksums(&source));
+    assert_eq!(restored.sql("SELECT v FROM shop.item WHERE id = 2; SELECT id FROM shop.more"), "other words\n7\n");
+}
+
+#[test]
+fn a_page_that_was_damaged_at_the_source_is_named_and_the_files_are_shown_with_their_pages() {
+    let world = World::new();
+    let mut source = server(&world);
+    source.stop();
+    let path = source.datadir().join("shop/item.ibd");
+    let mut bytes = fs::read(&path).unwrap();
+    let page = bytes.len() / 16384 / 2;
+    bytes[page * 16384 + 8000..][..16].fill(0xA5);
+    bytes[page * 16384 + 38..][..2].copy_from_slice(&[1, 2]); // Not empty, whatever stood there.
+    fs::write(&path, &bytes).unwrap();
+    source.start_again(&Options::new().binlog());
+    backup(&world, &source, "--install-clone-plugin --to a/").done();
+    let named = format!("page {page} of `shop/item.ibd` was damaged already");
+    world.run("verify --from a").with_code(4).says(&[&named, "checksum"]);
+    let files = world.run("inspect files --from a").done().text();
+    let line = files.lines().find(|line| line.contains("shop/item.ibd")).unwrap();
+    assert!(line.contains("pages of 16384"), "{files}");
 }
 
 #[test]

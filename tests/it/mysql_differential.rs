@@ -31,6 +31,8 @@ fn server(world: &World) -> Server {
          INSERT INTO shop.zipped SELECT id, note FROM shop.account0; \
          CREATE TABLE shop.tiny (id INT PRIMARY KEY, v VARCHAR(200)) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=2; \
          INSERT INTO shop.tiny SELECT id, note FROM shop.account0; \
+         CREATE TABLE shop.punched (id INT PRIMARY KEY, v VARCHAR(200)) COMPRESSION='zlib'; \
+         INSERT INTO shop.punched SELECT id, note FROM shop.account0; \
          CREATE TABLE shop.parts (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3; \
          INSERT INTO shop.parts SELECT id, id FROM shop.account0;",
     );
@@ -52,7 +54,7 @@ fn ddl(server: &Server, suffix: &str) {
         "DROP TABLE shop.dropped{suffix}; RENAME TABLE shop.renamed{suffix} TO shop.`named otherwise{suffix}`; TRUNCATE TABLE shop.truncated{suffix}; \
          INSERT INTO shop.truncated{suffix} SELECT * FROM shop.account0 WHERE id < 9; ALTER TABLE shop.rebuilt{suffix} ADD COLUMN extra INT, ENGINE=InnoDB; \
          CREATE TABLE shop.created{suffix} LIKE shop.account0; INSERT INTO shop.created{suffix} SELECT * FROM shop.account0; \
-         DELETE FROM shop.zipped WHERE id % 7 = 0; DELETE FROM shop.tiny WHERE id % 9 = 0"
+         DELETE FROM shop.zipped WHERE id % 7 = 0; DELETE FROM shop.tiny WHERE id % 9 = 0; DELETE FROM shop.punched WHERE id % 11 = 0"
     ));
 }
 
@@ -295,4 +297,27 @@ fn an_encrypted_chain_comes_back_and_a_scratch_directory_that_cannot_be_used_is_
     command.env("TMPDIR", world.at("missing"));
     crate::program::run(command).refused(1, "missing", "scratch").says(&["TMPDIR"]);
     assert!(!world.at("c.bore").exists());
+}
+
+#[test]
+fn pages_of_4_and_64_kib_come_back_from_a_differential_also_when_none_fits_into_a_buffer() {
+    for (size, transfer) in [("4k", "1MiB"), ("64k", "64KiB")] {
+        let world = World::new();
+        let source = Server::start(Kind::Mysql9, &Options::new().binlog().page_size(size));
+        fs::copy(source.password_file().unwrap(), world.at("password")).unwrap();
+        source.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.a (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(1000)); INSERT INTO shop.a (v) VALUES ('x')");
+        for _ in 0..13 {
+            source.sql("INSERT INTO shop.a (v) SELECT RANDOM_BYTES(700) FROM shop.a");
+        }
+        let options = format!("--max-transfer-size {transfer} --compression none");
+        backup(&world, &source, &format!("--to a/ {options}")).done();
+        source.sql("UPDATE shop.a SET v = 'changed' WHERE id % 1000 = 7");
+        backup(&world, &source, &format!("--to b/ {options} --kind differential --base a")).done();
+        world.run("verify --from a --from b").done();
+        world.run("restore --from a --from b --into dir:copy").done();
+        let options = Options::new().binlog().page_size(size).datadir(&world.at("copy"));
+        let restored = Server::start(Kind::Mysql9, &options.password_file(source.password_file().unwrap()));
+        let asked = "CHECKSUM TABLE shop.a; CHECK TABLE shop.a; SELECT COUNT(*), @@innodb_page_size FROM shop.a";
+        assert_eq!(restored.sql(asked), source.sql(asked), "{size} {transfer}");
+    }
 }

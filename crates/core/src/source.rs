@@ -53,9 +53,16 @@ pub trait Source: Sync {
     /// This is all that an engine gives for differentials; it need not know whether one is made. The rule is about what is
     /// *stored*: in layer 0 units whose bytes are those of the full are left out, in higher layers nothing is. So a page must be
     /// read again until it is not torn *before* it is handed on, what replaces bytes of layer 0 must be in a higher layer (a
-    /// second reading of the same page, the log), and a log has no identity. A source sends all of a stream that has one: what
-    /// it does not send is as in the full, or what the log makes of it.
+    /// second reading of the same page, the log), and a log has no identity. What
+    /// is not sent at all is zero, as in a full; but of a unit that is sent in part the rest is as in the full.
     fn identity(&self, id: u16) -> Option<String> {
+        let _ = id;
+        None
+    }
+
+    /// The engine's own account of a stream of an open source, for the manifest: what it needs to know of the file later. Asked
+    /// for once everything has been read.
+    fn detail(&self, id: u16) -> Option<serde_json::Value> {
         let _ = id;
         None
     }

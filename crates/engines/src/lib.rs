@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use fullbore_core::device::without_password;
 use fullbore_core::halt::Halt;
+use fullbore_core::media::ManifestStream;
 use fullbore_core::source::Source;
+use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 
 /// The URL schemes that [`open`] knows.
@@ -101,6 +103,42 @@ pub trait Session: Send + Sync {
 
     /// What the report says about it; final once everything has been read.
     fn facts(&self) -> Facts;
+}
+
+/// What looks at a set's bytes while it is verified.
+pub trait PageCheck: Target {
+    /// What was damaged already when it was read, each in a sentence for the user; once everything has been given.
+    fn damaged(&self) -> Vec<String>;
+}
+
+/// What looks at the pages of `engine`'s files while a set that restores to `streams` is verified; `None` for an engine that has
+/// no such check.
+pub fn page_check(engine: &str, streams: &[ManifestStream]) -> Option<Box<dyn PageCheck>> {
+    #[cfg(any(feature = "mariadb", feature = "mysql"))]
+    if let Some(dialect) = dialect_of(engine) {
+        return Some(Box::new(innodb::verify::PageVerifier::new(dialect, streams)));
+    }
+    let _ = (engine, streams); // Unused in a build without servers.
+    None
+}
+
+/// Bytes of one page of a file of `engine`; `None` of a file without pages.
+pub fn page_size(engine: &str, stream: &ManifestStream) -> Option<u32> {
+    #[cfg(any(feature = "mariadb", feature = "mysql"))]
+    if let Some(dialect) = dialect_of(engine) {
+        return innodb::verify::format_of(dialect, stream).map(|format| format.physical_size());
+    }
+    let _ = (engine, stream); // Unused in a build without servers.
+    None
+}
+
+#[cfg(any(feature = "mariadb", feature = "mysql"))]
+fn dialect_of(engine: &str) -> Option<innodb::Dialect> {
+    match engine {
+        "mysql" => Some(innodb::Dialect::MySql),
+        "mariadb" => Some(innodb::Dialect::MariaDb),
+        _ => None,
+    }
 }
 
 /// Opens a session on the database that `url` names: `sqlite:PATH`, `mysql://…`, `mariadb://…`.

@@ -86,12 +86,15 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
         size: stream.size,
         identity: String::new(),
         base: None,
+        detail: None,
     };
     let mut streams: Vec<ManifestStream> = source.found()?.into_iter().map(described).collect();
     if set.open {
         // Of a file that went, nothing is kept.
-        let named = streams.iter_mut().filter(|stream| !stream.name.is_empty());
-        named.for_each(|stream| stream.identity = source.identity(stream.id).unwrap_or_default());
+        for stream in streams.iter_mut().filter(|stream| !stream.name.is_empty()) {
+            stream.identity = source.identity(stream.id).unwrap_or_default();
+            stream.detail = source.detail(stream.id);
+        }
         forget_doubles(&mut streams);
         match &prepared.base {
             Some(base) => find_bases(&mut streams, base, source)?,
@@ -144,6 +147,7 @@ mod tests {
             size: 0,
             identity: identity.into(),
             base: None,
+            detail: None,
         };
         let mut streams = [stream(1, "a"), stream(2, "b"), stream(3, "a"), stream(4, ""), stream(5, "")];
         forget_doubles(&mut streams);

@@ -139,6 +139,9 @@ pub struct ManifestStream {
     /// In a differential of an open set: the stream of the full that it begins as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u16>,
+    /// In an open set: the engine's own account of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<serde_json::Value>,
 }
 
 impl ManifestStream {

@@ -1,16 +1,19 @@
 //! The end of a backup: manifest, index, trailer and footer of every family, and the commit.
 
+use super::page_map::map_window;
 use super::stripe::{Board, Hand};
-use crate::checksum::xxh3_128_le;
+use super::transform::push_unit;
+use crate::checksum::{MAP_ENTRY, ZERO_UNIT, xxh3_128_le};
 use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::map_scratch::MapScratch;
 use crate::media::{
-    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, Run, RunKind, SetHeader, TAG, Trailer,
-    family_length, pack_manifest,
+    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, Run, RunKind, SetHeader, StreamRecord,
+    TAG, Trailer, family_length, pack_manifest, padded_run_capacity,
 };
 use crate::meter::Clock;
+use crate::unpack::BaseMap;
 
 /// Codec number of the manifest's parts: Zstandard.
 const MANIFEST_CODEC: u8 = 2;
@@ -54,6 +57,49 @@ impl Finisher<'_> {
                 let run = [Run { offset, length, kind: RunKind::Mapped }];
                 let block = self.board.unpacked_block(BlockKind::Map, stream.id, &run, &entries, &mut bytes);
                 self.board.place(block, &mut self.hand, &mut self.clock)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A full has zeros where nothing was sent of a stream. In a differential of an open set units that did not come would be
+    /// as in its full: those that are not zero there become so, in the highest layer.
+    pub fn zero_what_did_not_come(
+        &mut self,
+        came: &MapScratch,
+        base: &BaseMap,
+        manifest: &Manifest,
+        highest: u16,
+        halt: &Halt,
+    ) -> Result<()> {
+        let (mut here, mut before, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        let most = padded_run_capacity(self.board.tag_length());
+        for stream in manifest.streams.iter().filter(|stream| stream.base.is_some()) {
+            let unit = u64::from(stream.unit);
+            let map_window = map_window(stream.unit, self.set.transfer_size);
+            let record = StreamRecord { map_window, ..stream.record() };
+            let window = unit * u64::from(map_window);
+            for number in 0..stream.size.div_ceil(window) {
+                halt.check()?;
+                came.window(&record, number, &mut here)?;
+                let absent = |entry: &[u8]| entry == ZERO_UNIT;
+                if !here.chunks_exact(MAP_ENTRY).any(absent) {
+                    continue;
+                }
+                base.entries(stream.base, number * window, here.len() / MAP_ENTRY, &mut before)?;
+                let units =
+                    here.chunks_exact(MAP_ENTRY).zip(before.chunks_exact(MAP_ENTRY)).zip(number * window / unit..);
+                let stale = units.filter(|((here, before), _)| absent(here) && !absent(before));
+                let mut runs: Vec<Run> = Vec::new();
+                for (_, at) in stale {
+                    let offset = at * unit;
+                    push_unit(&mut runs, offset, unit.min(stream.size - offset) as u32, RunKind::Zero);
+                }
+                for runs in runs.chunks(most) {
+                    let mut block = self.board.unpacked_block(BlockKind::Data, stream.id, runs, &[], &mut bytes);
+                    block.layer = highest;
+                    self.board.place(block, &mut self.hand, &mut self.clock)?;
+                }
             }
         }
         Ok(())

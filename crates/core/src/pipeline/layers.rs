@@ -21,6 +21,8 @@ struct State {
     layer: u16,
     /// Extents that were handed on and are not in a stripe yet.
     in_flight: usize,
+    /// Readers that wait for the end of the layer.
+    waiting: usize,
 }
 
 impl Layers {
@@ -43,9 +45,21 @@ impl Layers {
                 state.in_flight += 1;
                 return Ok(());
             }
+            state.waiting += 1;
             state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
             halt.check()?;
         }
+    }
+
+    /// True while a reader waits for the end of the layer.
+    pub fn is_awaited(&self) -> bool {
+        self.lock().waiting > 0
+    }
+
+    /// The highest layer so far.
+    pub fn highest(&self) -> u16 {
+        self.lock().layer
     }
 
     /// An extent has its place.
@@ -78,7 +92,9 @@ mod tests {
                 layers.enter(2, &halt).unwrap();
                 assert!(below.load(Ordering::SeqCst), "the layer below was not done");
             });
-            std::thread::sleep(Duration::from_millis(20));
+            while !layers.is_awaited() {
+                std::thread::yield_now();
+            }
             below.store(true, Ordering::SeqCst);
             layers.leave();
         });

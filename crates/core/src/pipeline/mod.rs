@@ -177,7 +177,7 @@ impl Backup<'_> {
             (1..=self.set.families).map(|family| FamilyHeader { set: self.set.clone(), family }.encode()).collect();
         let board = Board::new(&self.board_settings(), &headers, queues, &loads, &output)?;
         let accounts = Accounts::default();
-        let mapped = self.set.open && self.map_seed.is_some() && self.base.is_none();
+        let mapped = self.set.open && self.map_seed.is_some();
         let scratch = mapped.then(MapScratch::new).transpose()?;
         let closed = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
@@ -194,8 +194,9 @@ impl Backup<'_> {
                 started.collect::<Result<Vec<WriterHandle<'_>>>>()
             });
             let closed = writers.and_then(|writers| {
-                self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
-                self.commit(&board, scratch.as_ref(), writers, published)
+                let highest = self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
+                let scratch = scratch.as_ref().map(|scratch| (scratch, highest));
+                self.commit(&board, scratch, writers, published)
             });
             if closed.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
@@ -248,14 +249,14 @@ impl Backup<'_> {
         }
     }
 
-    /// Reads and transforms everything; returns when all readers and workers have ended.
+    /// Reads and transforms everything; returns when all readers and workers have ended, with the highest layer there was.
     fn move_bytes(
         &self,
         board: &Board,
         scratch: Option<&MapScratch>,
         (input, output): (&Arc<Pool>, &Arc<Pool>),
         accounts: &Accounts,
-    ) -> Result<()> {
+    ) -> Result<u16> {
         let (page_map, layers) = (PageMap::new(), Layers::default());
         let throttle = self.plan.throttle.map(Throttle::new);
         let workers = (0..self.plan.workers)
@@ -295,7 +296,7 @@ impl Backup<'_> {
         // The sum as well: of a window of which nothing came at all, and without a map, the map knows nothing.
         let announced: u64 = self.set.streams.iter().map(|stream| stream.size).sum();
         if page_map.is_complete() && (self.set.open || accounts.bytes(SOURCE) == announced) {
-            return Ok(());
+            return Ok(layers.highest());
         }
         Err(Error::refused(
             "source",
@@ -313,7 +314,7 @@ impl Backup<'_> {
         output: &Arc<Pool>,
     ) -> Result<Worker<'b>> {
         let selection = match (self.map_seed.map(UnitHasher::new), self.base, scratch) {
-            (Some(hasher), Some(base), _) => Selection::Changed { base, hasher },
+            (Some(hasher), Some(base), came) => Selection::Changed { base, hasher, came },
             (Some(hasher), None, Some(scratch)) => Selection::Open { scratch, hasher },
             (Some(hasher), None, None) => Selection::All { map: page_map, hasher },
             (None, _, _) => Selection::Unmapped,
@@ -348,7 +349,7 @@ impl Backup<'_> {
     fn commit(
         &self,
         board: &Board,
-        scratch: Option<&MapScratch>,
+        scratch: Option<(&MapScratch, u16)>,
         mut writers: Vec<WriterHandle<'_>>,
         published: &mut bool,
     ) -> Result<Vec<Closed>> {
@@ -362,8 +363,12 @@ impl Backup<'_> {
             clock: Clock::new(),
             finished_at,
         };
-        if let Some(scratch) = scratch {
-            finisher.seal_map(scratch, &manifest, self.halt)?;
+        match (scratch, self.base) {
+            (Some((scratch, _)), None) => finisher.seal_map(scratch, &manifest, self.halt)?,
+            (Some((came, highest)), Some(base)) => {
+                finisher.zero_what_did_not_come(came, base, &manifest, highest, self.halt)?
+            }
+            (None, _) => {}
         }
         let families = 1..=self.set.families;
         let closed = families.clone().map(|family| finisher.close(family, &manifest)).collect::<Result<Vec<_>>>()?;

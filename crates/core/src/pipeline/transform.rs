@@ -21,8 +21,11 @@ use crate::unpack::BaseMap;
 
 /// Bytes that are hashed unit by unit before the digest takes them: small enough to be in the first caches still.
 const DIGEST_STEP: usize = 16 << 10;
-/// How long units that were gathered wait for more, when nothing comes and a higher layer may wait for them.
+/// How often a worker that has nothing to do looks whether a higher layer waits for what it has gathered.
 const GATHERING: Duration = Duration::from_millis(20);
+
+/// What is noted of a unit that came in a differential.
+const CAME: u8 = 1;
 
 /// A buffer that a reader has filled from [`PADDED_HEAD`] on.
 pub(super) struct Filled {
@@ -38,8 +41,9 @@ pub(super) enum Selection<'a> {
     Open { scratch: &'a MapScratch, hasher: UnitHasher },
     /// A full of an engine without a page map.
     Unmapped,
-    /// A differential: those whose hash differs from the full's; all of them in higher layers.
-    Changed { base: &'a BaseMap, hasher: UnitHasher },
+    /// A differential: those whose hash differs from the full's; all of them in higher layers. Of an open source it is noted
+    /// which units came at all.
+    Changed { base: &'a BaseMap, hasher: UnitHasher, came: Option<&'a MapScratch> },
 }
 
 /// One worker with everything it needs; nothing is chosen inside its loop.
@@ -104,15 +108,16 @@ impl Worker<'_> {
     }
 
     /// The next buffer; `None` when the readers are done. A reader may wait for a layer to end before it reads on: what was
-    /// gathered of it gets its place when nothing more comes.
+    /// gathered of that layer gets its place then, instead of waiting for more.
     fn receive(&mut self, filled: &Receiver<Filled>) -> Result<Option<Filled>> {
-        if self.owed > 0 && self.source.is_open() {
+        while self.owed > 0 && self.source.is_open() {
             let received = filled.recv_timeout(GATHERING);
             self.clock.lap(Spent::Starved);
             match received {
                 Ok(filled) => return Ok(Some(filled)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => self.settle()?,
+                Err(RecvTimeoutError::Timeout) if self.layers.is_awaited() => self.settle()?,
+                Err(RecvTimeoutError::Timeout) => {}
             }
             self.clock.lap(Spent::Busy);
         }
@@ -129,7 +134,8 @@ impl Worker<'_> {
     }
 
     fn stream(&self, id: u16) -> Result<StreamRecord> {
-        let mapped = || matches!(self.selection, Selection::Open { .. }) && self.source.identity(id).is_some();
+        let scratch = matches!(self.selection, Selection::Open { .. } | Selection::Changed { .. });
+        let mapped = || scratch && self.source.identity(id).is_some();
         let record = |stream: Stream| StreamRecord {
             id,
             layer: 0,
@@ -227,15 +233,23 @@ impl Worker<'_> {
     /// A differential: the changed units of an extent join those gathered before.
     fn gather(&mut self, buffer: Buffer, extent: Extent) -> Result<()> {
         let stream = self.stream(extent.stream)?;
-        let Selection::Changed { base, hasher } = &self.selection else { return Ok(()) };
+        let Selection::Changed { base, hasher, came } = &self.selection else { return Ok(()) };
         let data = &buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
-        let open = self.source.is_open();
+        let open = came.is_some();
         let first = extent.offset / u64::from(stream.unit);
         let count = (extent.offset + u64::from(extent.length)).div_ceil(u64::from(stream.unit)) - first;
         let like = match open {
             true => self.source.identity(stream.id).and_then(|identity| base.stream_like(&identity, stream.unit)),
             false => Some(stream.id),
         };
+        if let (Some(came), Some(_)) = (came, like) {
+            self.entries.clear();
+            self.entries.resize(count as usize * MAP_ENTRY, CAME);
+            came.put(&stream, first, &self.entries)?;
+        }
+        // A higher layer writes over what layer 0 may hold of the unit: it is stored whatever the full has.
+        let higher = extent.layer > 0;
+        let like = like.filter(|_| !higher);
         base.entries(like, first * u64::from(stream.unit), count as usize, &mut self.entries)?;
         let hasher = hasher.clone();
         let known = std::mem::take(&mut self.entries);
@@ -243,8 +257,8 @@ impl Worker<'_> {
         for (part, entry) in parts.zip(known.chunks_exact(MAP_ENTRY)) {
             let (offset, unit) = (extent.offset + part.start as u64, &data[part]);
             let zero = self.source.is_free(stream.id, offset) || is_zero(unit);
-            // A higher layer writes over what layer 0 may hold of the unit. Of a part of a unit the map cannot tell.
-            let always = extent.layer > 0 || open && unit.len() != stream.unit as usize;
+            // Of a part of a unit the map cannot tell.
+            let always = higher || open && unit.len() != stream.unit as usize;
             if always || entry != if zero { ZERO_UNIT } else { hasher.hash(unit) } {
                 self.gather_unit(&extent, offset, unit, zero)?;
             }
@@ -396,7 +410,7 @@ fn unsealed<'a>(
 }
 
 /// Adds a unit to the last run when it continues it.
-fn push_unit(runs: &mut Vec<Run>, offset: u64, length: u32, kind: RunKind) {
+pub(super) fn push_unit(runs: &mut Vec<Run>, offset: u64, length: u32, kind: RunKind) {
     match runs.last_mut() {
         Some(run) if run.kind == kind && run.end() == offset && run.length.checked_add(length).is_some() => {
             run.length += length

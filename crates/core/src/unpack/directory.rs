@@ -195,6 +195,7 @@ mod tests {
             size,
             identity: String::new(),
             base: None,
+            detail: None,
         }
     }
 

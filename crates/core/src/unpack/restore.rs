@@ -108,7 +108,7 @@ impl Unpack<'_> {
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
-            tally: Tally::new(&header, streams_of(set)?, seed, self.target.discards())?,
+            tally: Tally::new(&header, streams_of(set)?, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
         let mut ahead = set.take_ahead();

@@ -133,6 +133,7 @@ impl<'a> Tally<'a> {
         let share = match block.kind {
             BlockKind::Map => {
                 require(stream.map_window > 0, "a page map that the header does not announce")?;
+                require(block.layer == 0, "a page map in a layer")?;
                 if self.maps { self.map_block(stream, runs, plain)? } else { StreamSums::default() }
             }
             _ => self.data_block(stream, runs, plain)?,

@@ -14,6 +14,11 @@ pub trait Target: Sync {
     /// True when nothing is kept: a verification. Then nothing is sent to it either.
     fn discards(&self) -> bool;
 
+    /// True in a verification: the page map is compared with the data.
+    fn checks_maps(&self) -> bool {
+        self.discards()
+    }
+
     /// Puts `bytes` at `offset` of a stream.
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()>;
 

@@ -4,6 +4,7 @@
 
 pub mod page;
 pub mod tablespace;
+pub mod verify;
 
 mod bytes;
 #[cfg(test)]

@@ -24,6 +24,7 @@ use super::preflight::{self, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::restore;
 use super::url::ServerAddress;
+use crate::innodb::verify;
 use crate::{Facts, Options, Session};
 
 /// The least unit of a file, and that of files without pages.
@@ -74,6 +75,8 @@ struct Table {
 struct Known {
     unit: u32,
     identity: Option<String>,
+    /// Of a tablespace.
+    fsp_flags: Option<u32>,
 }
 
 impl Known {
@@ -85,7 +88,8 @@ impl Known {
             space => format!("space:{space}"),
         };
         let unit = if pages { file.page_size.max(LEAST_UNIT) } else { LEAST_UNIT };
-        Self { unit, identity: pages.then(identity).filter(|identity| identity.len() <= 256) }
+        let identity = pages.then(identity).filter(|identity| identity.len() <= 256);
+        Self { unit, identity, fsp_flags: pages.then_some(file.fsp_flags) }
     }
 }
 
@@ -264,6 +268,10 @@ impl Source for CloneSession {
     /// The id of its tablespace, which stays through renames; one that is truncated or rebuilt gets another.
     fn identity(&self, id: u16) -> Option<String> {
         self.table().known(id)?.identity.clone()
+    }
+
+    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+        self.table().known(id)?.fsp_flags.map(verify::detail)
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
@@ -493,12 +501,15 @@ mod tests {
 
     #[test]
     fn a_tablespace_is_known_by_its_id_and_files_without_pages_by_nothing() {
-        assert_eq!(Known::of(&file(1, 7, 8192, "shop/a.ibd")), Known { unit: 8192, identity: Some("space:7".into()) });
+        assert_eq!(
+            Known::of(&file(1, 7, 8192, "shop/a.ibd")),
+            Known { unit: 8192, identity: Some("space:7".into()), fsp_flags: Some(0) }
+        );
         assert_eq!(Known::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
         let (one, two) = (file(1, 0, 16384, "ibdata1"), file(2, 0, 16384, "ibdata2"));
         assert_ne!(Known::of(&one).identity, Known::of(&two).identity);
         let dump = CloneFile { fsp_flags: u32::MAX, ..file(0, u32::MAX, 16384, "ib_buffer_pool") };
-        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None });
+        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None, fsp_flags: None });
         let redo = CloneFile { id: FileId::Redo(3), ..file(0, 0xFFFF_FFF0, 512, "#innodb_redo/#ib_redo3") };
         assert_eq!(Known::of(&redo).identity, None);
     }
