@@ -10,6 +10,7 @@ use fullbore_core::{Error, Result};
 
 use super::super::reading;
 use super::super::{Conduct, media};
+use super::start::Prepared;
 use super::{Into, Request, plan_line};
 use crate::report::Report;
 use crate::units::show_bytes;
@@ -27,6 +28,10 @@ pub(super) fn restore(
     let position = set.manifest().map(|manifest| manifest.position.last.clone()).unwrap_or_default();
     let size = streams.iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
+    let start = match (&request.start_check, set.manifest()) {
+        (Some(wanted), Some(manifest)) => Some(Prepared::new(wanted, manifest)?),
+        _ => None,
+    };
     if request.dry_run {
         plan_line(found, report);
         report.status = "planned".into();
@@ -34,6 +39,7 @@ pub(super) fn restore(
     }
     let target = match &request.into {
         Into::Null => {
+            super::refuse_start_check(request)?;
             let outcome = reading::unpack_with(&mut set, &plan, &pool, &NullTarget, conduct)?;
             reading::book(&outcome, report);
             return Ok(());
@@ -54,7 +60,13 @@ pub(super) fn restore(
     let outcome = reading::unpack_with(&mut set, &plan, &pool, &files, conduct)?;
     files.finish()?;
     reading::book(&outcome, report);
-    report.warnings.extend(fullbore_engines::finish_directory(&found.header.engine, directory, &position)?);
+    let before_a_start = fullbore_engines::finish_directory(&found.header.engine, directory, &position)?;
+    match &start {
+        Some(start) if before_a_start.is_empty() => start.run(directory, &position, conduct, report)?,
+        Some(_) => report.warnings.push("the server was not started: something has to be done before".into()),
+        None => {}
+    }
+    report.warnings.extend(before_a_start);
     conduct.check()?;
     unfinished.publish(target)
 }
