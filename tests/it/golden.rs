@@ -94,7 +94,7 @@ fn golden_media_restore_through_a_pipe() {
 }
 
 /// Runs the independent reader; `None`, loudly, where its environment cannot be made.
-fn python(world: &World, test: &str, arguments: &[String]) -> Option<program::Ended> {
+pub fn python(world: &World, test: &str, arguments: &[String]) -> Option<program::Ended> {
     let mut command = independent_reader();
     command.current_dir(world.folder()).args(arguments);
     let ended = program::Ended::from(format!("{command:?}"), command.output().unwrap());

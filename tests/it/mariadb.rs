@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_test_servers::{Kind, Options, Server};
 
+use crate::golden;
 use crate::program::{self, Ended, Running};
 use crate::world::World;
 
@@ -152,7 +153,10 @@ fn comes_back(kind: Kind) {
     writers.end(&source);
     world.run("verify --from a --from b").done();
     world.run("restore --from a --from b --into dir:copy").done();
-    let position = &world.run("inspect files --json --from a --from b").done().json()[0]["position"]["last"];
+    let manifest = &world.run("inspect files --json --from a --from b").done().json()[0];
+    let position = &manifest["position"]["last"];
+    let went = manifest["streams"].as_array().unwrap().iter().filter(|stream| stream["name"] == "").count();
+    assert!(went > 0, "files that went or changed while they were copied are on the media too: {manifest}");
     assert!(position["end_lsn"].as_u64() > position["checkpoint_lsn"].as_u64(), "{position}");
     assert!(position["blocked_ms"]["commits"].as_f64() > Some(0.0), "{position}");
     assert!(!world.at("copy/ddl_recovery.log").exists());
@@ -161,6 +165,9 @@ fn comes_back(kind: Kind) {
         std::os::unix::fs::MetadataExt::blocks(&holes) * 512 < holes.len() / 2,
         "compressed pages leave holes: {holes:?}"
     );
+    if kind == Kind::Mariadb11 {
+        the_independent_reader_makes_the_same_files(&world);
+    }
     let restored = started(&source, &world.at("copy"), Options::new());
     assert_eq!(restored.sql(still), quiet);
     // From the recorded position on, the binary log leads to what the source is now.
@@ -176,6 +183,31 @@ fn comes_back(kind: Kind) {
     let shop = "AND table_schema = 'shop'";
     let of = |server: &Server| server.sql(&format!("CHECKSUM TABLE {}", tables(server, shop)));
     assert_eq!(of(&restored), of(&source));
+}
+
+/// All files of the set in `a` and `b`, among them some that went while they were copied and are nowhere.
+fn the_independent_reader_makes_the_same_files(world: &World) {
+    fs::create_dir(world.at("reader")).unwrap();
+    let media = ["a", "b"].map(|folder| format!("{folder}/{}", world.names(folder)[0]));
+    let arguments = [&media[0], &media[1], "--stream-into", "reader"].map(str::to_owned);
+    let Some(ended) = golden::python(world, "a server's files with the independent reader", &arguments) else { return };
+    ended.done();
+    let mut folders = vec![String::new()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        let (ours, theirs) = (world.names(&format!("copy/{folder}")), world.names(&format!("reader/{folder}")));
+        assert_eq!(ours, theirs, "{folder}");
+        for name in ours {
+            let path = format!("{folder}{name}");
+            if world.at("copy").join(&path).is_dir() {
+                folders.push(format!("{path}/"));
+            } else {
+                files += 1;
+                assert!(world.read(&format!("copy/{path}")) == world.read(&format!("reader/{path}")), "{path} differs");
+            }
+        }
+    }
+    assert!(files > 100, "{files}");
 }
 
 #[test]

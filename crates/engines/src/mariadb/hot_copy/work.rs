@@ -387,3 +387,100 @@ impl PieceReader<'_> {
         Ok(found.length)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn work() -> Work {
+        Work::new(Mode::Auto, &Halt::new(), false)
+    }
+
+    fn file(path: &std::path::Path, role: Role) -> ListedFile {
+        ListedFile { name: "a".into(), path: path.into(), elsewhere: false, role }
+    }
+
+    /// Everything that a reader with so large a buffer is given, by file; each piece where it may be.
+    fn read_all(work: &Work, buffer: usize) -> std::collections::BTreeMap<FileNumber, Vec<u8>> {
+        let (mut reader, mut buffer) = (work.reader().unwrap(), Memory::new(buffer).unwrap());
+        let mut all = std::collections::BTreeMap::new();
+        while let Some(piece) = reader.next(&mut buffer).unwrap() {
+            assert!(piece.length > 0 && piece.offset.is_multiple_of(PIECE_UNIT as u64), "{piece:?}");
+            let bytes: &mut Vec<u8> = all.entry(piece.file).or_default();
+            let end = piece.offset as usize + piece.length;
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[piece.offset as usize..end].copy_from_slice(&buffer[..piece.length]);
+        }
+        all
+    }
+
+    #[test]
+    fn the_log_comes_whole_in_pieces_of_every_buffer_and_waits_for_readers_when_it_is_far_ahead() {
+        let expected: Vec<u8> = (0..LOG_MAX + 1_234_567).map(|at| (at * 7 % 251) as u8).collect();
+        for buffer in [(1 << 20) - PIECE_UNIT, (64 << 10) - PIECE_UNIT] {
+            let work = work();
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut offset = 0;
+                    for part in expected.chunks(99_991) {
+                        work.give_log(offset, part).unwrap();
+                        offset += part.len() as u64;
+                        assert!(work.lock().log.len() <= LOG_MAX / LOG_CHUNK);
+                    }
+                    work.end_log();
+                    work.end();
+                });
+                read_all(&work, buffer)
+            });
+            assert!(got.len() == 1 && got[&LOG] == expected);
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_ends_with_the_copy() {
+        let work = work();
+        std::thread::scope(|scope| {
+            let log = scope.spawn(|| work.give_log(0, &vec![1; 2 * LOG_MAX]));
+            std::thread::sleep(TICK);
+            assert!(!log.is_finished());
+            work.halt.stop(Error::Halted);
+            assert!(matches!(log.join().unwrap(), Err(Error::Halted)));
+        });
+    }
+
+    #[test]
+    fn files_are_read_where_they_are_or_kept_in_memory_and_one_that_is_gone_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, gone) = (directory.path().join("a"), directory.path().join("b"));
+        let bytes: Vec<u8> = (0..200_001).map(|at| (at % 253) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let work = work();
+        let kept = work.keep(file(&path, Role::Other), 1 << 20).unwrap().unwrap();
+        assert!(work.keep(file(&gone, Role::Other), 1 << 20).unwrap().is_none());
+        let got = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let files = vec![file(&path, Role::Other), file(&gone, Role::Other)];
+                assert_eq!(work.copy(files, &|| Ok(())).unwrap().len(), 1);
+                work.end();
+            });
+            read_all(&work, (64 << 10) - PIECE_UNIT)
+        });
+        assert_eq!(got.keys().copied().collect::<Vec<_>>(), [kept.number, FileNumber(2)]);
+        assert!(got.values().all(|content| *content == bytes));
+        assert_eq!(
+            (work.unit_of(kept.number), work.unit_of(LOG), work.unit_of(FileNumber(9))),
+            (Some(4096), Some(4096), None)
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_gone_ends_the_wait_for_readers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let error =
+            work().copy(vec![file(&path, Role::Other)], &|| Err(Error::refused("lock", "gone", ""))).unwrap_err();
+        assert!(error.to_string().contains("gone"));
+    }
+}
