@@ -77,6 +77,8 @@ pub struct Report {
     pub position: Option<PositionReport>,
     /// How long writers to the database could have been kept waiting.
     pub writers_blocked_s: f64,
+    /// What a server did that was started on a restored directory.
+    pub start_check: Option<StartCheckReport>,
     /// What went not quite as it should.
     pub warnings: Vec<String>,
     /// What is worth knowing, and nothing to be done about.
@@ -95,6 +97,21 @@ pub struct FamilyReport {
     pub bytes: u64,
     /// Its digest in hexadecimal digits.
     pub blake3: String,
+}
+
+/// A server that was started on a restored directory once, and found every table OK.
+#[derive(Debug, Clone, Serialize)]
+pub struct StartCheckReport {
+    /// The server's program.
+    pub program: String,
+    /// Its version.
+    pub version: String,
+    /// From the start until it answered, recovery included.
+    pub ready_s: f64,
+    /// Tables that were checked.
+    pub tables: u64,
+    /// How long that took.
+    pub check_s: f64,
 }
 
 /// The buffer pool.

@@ -237,6 +237,16 @@ pub struct Restore {
     /// Let SQLite check the restored database before it gets its name.
     #[arg(long)]
     pub integrity_check: bool,
+    /// Start the server once on the restored directory (on a private socket, as this user), check every table and stop it, before the
+    /// directory gets its name. MySQL and MariaDB; not as root.
+    #[arg(long)]
+    pub start_check: bool,
+    /// The server's program for --start-check, of the series of the backup [default: mariadbd or mysqld in PATH].
+    #[arg(long, value_name = "PATH", requires = "start_check")]
+    pub server_program: Option<PathBuf>,
+    /// An option of the server for --start-check, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.
+    #[arg(long, value_name = "OPTION", requires = "start_check")]
+    pub server_option: Vec<String>,
     /// Show what would be restored, in order, and stop.
     #[arg(long)]
     pub dry_run: bool,

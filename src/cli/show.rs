@@ -233,6 +233,16 @@ pub fn restore_result(report: &Report, shown: &Shown) {
         plan(report, &mut out);
     } else {
         out.push(closing(report, "RESTORE DATABASE"));
+        if let Some(started) = &report.start_check {
+            out.push(format!(
+                "  {} {} was ready after {:.3} seconds; all {} tables are OK ({:.3} seconds)",
+                value(&started.program),
+                value(&started.version),
+                started.ready_s,
+                started.tables,
+                started.check_s
+            ));
+        }
         tail(report, shown, &mut out);
     }
     out.iter().for_each(|text| line(text));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_test_servers::{Kind, Options, Server};
 
+use crate::golden;
 use crate::program::{self, Ended, Running};
 use crate::world::World;
 
@@ -152,7 +153,10 @@ fn comes_back(kind: Kind) {
     writers.end(&source);
     world.run("verify --from a --from b").done();
     world.run("restore --from a --from b --into dir:copy").done();
-    let position = &world.run("inspect files --json --from a --from b").done().json()[0]["position"]["last"];
+    let manifest = &world.run("inspect files --json --from a --from b").done().json()[0];
+    let position = &manifest["position"]["last"];
+    let went = manifest["streams"].as_array().unwrap().iter().filter(|stream| stream["name"] == "").count();
+    assert!(went > 0, "files that went or changed while they were copied are on the media too: {manifest}");
     assert!(position["end_lsn"].as_u64() > position["checkpoint_lsn"].as_u64(), "{position}");
     assert!(position["blocked_ms"]["commits"].as_f64() > Some(0.0), "{position}");
     assert!(!world.at("copy/ddl_recovery.log").exists());
@@ -161,6 +165,9 @@ fn comes_back(kind: Kind) {
         std::os::unix::fs::MetadataExt::blocks(&holes) * 512 < holes.len() / 2,
         "compressed pages leave holes: {holes:?}"
     );
+    if kind == Kind::Mariadb11 {
+        the_independent_reader_makes_the_same_files(&world);
+    }
     let restored = started(&source, &world.at("copy"), Options::new());
     assert_eq!(restored.sql(still), quiet);
     // From the recorded position on, the binary log leads to what the source is now.
@@ -176,6 +183,31 @@ fn comes_back(kind: Kind) {
     let shop = "AND table_schema = 'shop'";
     let of = |server: &Server| server.sql(&format!("CHECKSUM TABLE {}", tables(server, shop)));
     assert_eq!(of(&restored), of(&source));
+}
+
+/// All files of the set in `a` and `b`, among them some that went while they were copied and are nowhere.
+fn the_independent_reader_makes_the_same_files(world: &World) {
+    fs::create_dir(world.at("reader")).unwrap();
+    let media = ["a", "b"].map(|folder| format!("{folder}/{}", world.names(folder)[0]));
+    let arguments = [&media[0], &media[1], "--stream-into", "reader"].map(str::to_owned);
+    let Some(ended) = golden::python(world, "a server's files with the independent reader", &arguments) else { return };
+    ended.done();
+    let mut folders = vec![String::new()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        let (ours, theirs) = (world.names(&format!("copy/{folder}")), world.names(&format!("reader/{folder}")));
+        assert_eq!(ours, theirs, "{folder}");
+        for name in ours {
+            let path = format!("{folder}{name}");
+            if world.at("copy").join(&path).is_dir() {
+                folders.push(format!("{path}/"));
+            } else {
+                files += 1;
+                assert!(world.read(&format!("copy/{path}")) == world.read(&format!("reader/{path}")), "{path} differs");
+            }
+        }
+    }
+    assert!(files > 100, "{files}");
 }
 
 #[test]
@@ -357,4 +389,102 @@ fn a_server_that_is_killed_in_the_middle_ends_the_backup_and_nothing_looks_whole
     source.kill();
     running.wait().with_code(1).says(&["error: ", &format!(":{port}"), "hint: "]);
     world.assert_no_media();
+}
+
+#[test]
+fn a_restored_directory_is_started_once_and_every_table_checked() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb10, &Options::new());
+    let run = |line: &str| world.run_as_nobody(line);
+    // All of it as the server's own user, which needs no more.
+    run(&format!("backup {} --password-file password --to a/ --to b/", url(&source))).done();
+    let own = source.program("mariadbd").get_program().to_str().unwrap().to_owned();
+    let line = "restore --from a --from b --into dir:copy --start-check";
+    if program::is_root() {
+        world.run(&format!("{line} --server-program {own}")).with_code(2).says(&["would run as root", "sudo -u mysql"]);
+    }
+    let other = own.replace(Kind::Mariadb10.name(), Kind::Mariadb11.name());
+    run(&format!("{line} --server-program {other}")).refused(1, "mariadbd", "of version 11.8");
+    run(&format!("{line} --server-program {own} --server-option no-such-option")).refused(
+        1,
+        "mariadbd",
+        "no-such-option",
+    );
+    assert!(!world.names(".").iter().any(|name| name.starts_with("copy")), "{:?}", world.names("."));
+    let ended = run(&format!("{line} --server-program {own} --report json:report.json")).done();
+    assert!(ended.text().contains("tables are OK"), "{ended}");
+    let report: serde_json::Value = serde_json::from_slice(&world.read("report.json")).unwrap();
+    let started_once = &report["start_check"];
+    assert!(started_once["tables"].as_u64() > Some(30) && started_once["ready_s"].as_f64() > Some(0.0), "{report}");
+    started(&source, &world.at("copy"), Options::new());
+}
+
+#[test]
+fn a_signal_while_the_restored_server_starts_ends_it_too() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    backup(&world, &source, "--to a/").done();
+    let own = source.program("mariadbd").get_program().to_str().unwrap().to_owned();
+    let line = format!("restore --from a --into dir:copy --start-check --server-program {own}");
+    let running = program::start(world.as_nobody(&line));
+    let mine = format!("fullbore-start-{}-", running.child.id());
+    let private = || {
+        let mut entries = fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().path());
+        entries.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&mine))
+    };
+    while private().is_none_or(|private| !private.join("pid").exists()) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let server = fs::read_to_string(private().unwrap().join("pid")).unwrap();
+    running.signal("INT");
+    running.wait().with_code(130);
+    assert!(private().is_none() && !Path::new("/proc").join(server.trim()).exists(), "{server}");
+    assert!(!world.names(".").iter().any(|name| name.starts_with("copy")), "{:?}", world.names("."));
+}
+
+#[test]
+fn a_table_that_was_damaged_where_it_came_from_is_named_by_the_start_check() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    source.sql(
+        "USE shop; INSERT INTO shop.myisam (t) SELECT REPEAT('m', 150) FROM seq_1_to_500; FLUSH TABLES shop.myisam",
+    );
+    // Nothing but the server knows what such a file has to be like.
+    let damaged = fs::File::options().write(true).open(source.datadir().join("shop/myisam.MYD")).unwrap();
+    damaged.set_len(40_000).unwrap();
+    backup(&world, &source, "--to a/").done();
+    let own = source.program("mariadbd").get_program().to_str().unwrap().to_owned();
+    let line = format!("restore --from a --into dir:copy --start-check --server-program {own}");
+    let ended = world.run_as_nobody(&line);
+    ended.with_code(1).says(&["1 of", "tables of the restored server are not OK: shop.myisam"]);
+    assert!(!world.names(".").iter().any(|name| name.starts_with("copy")), "{:?}", world.names("."));
+}
+
+#[test]
+fn a_table_outside_of_the_data_directory_is_never_opened_where_its_source_stands() {
+    let world = World::new();
+    let mut source = server(&world, Kind::Mariadb11, &Options::new());
+    let outside = source.tablespaces().display().to_string();
+    source.sql(&format!(
+        "USE shop; CREATE TABLE shop.remote (id INT PRIMARY KEY) ENGINE=InnoDB DATA DIRECTORY='{outside}'; INSERT INTO shop.remote SELECT seq FROM seq_1_to_1000"
+    ));
+    backup(&world, &source, "--to a/").with_code(4).says(&["DATA DIRECTORY", "shop/remote.ibd"]);
+    let refused = world.run("restore --from a --into dir:copy").with_code(1);
+    assert!(refused.err.contains("shop/remote.ibd") && refused.err.contains("would open it"), "{refused}");
+    source.stop();
+    let there = source.tablespaces().join("shop");
+    fs::rename(&there, there.with_extension("away")).unwrap();
+    let ended =
+        world.run("restore --from a --into dir:copy").with_code(4).says(&["before the server is started, move"]);
+    assert!(ended.err.contains("`shop/remote.ibd` to `"), "{ended}");
+    // What it says is done; then the server finds its table.
+    fs::create_dir(&there).unwrap();
+    fs::rename(world.at("copy/shop/remote.ibd"), there.join("remote.ibd")).unwrap();
+    let owner = fs::metadata(source.tablespaces()).unwrap();
+    for path in [&there, &there.join("remote.ibd")] {
+        let (user, group) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        std::os::unix::fs::chown(path, Some(user), Some(group)).unwrap();
+    }
+    let restored = started(&source, &world.at("copy"), Options::new());
+    assert_eq!(restored.sql("SELECT COUNT(*) FROM shop.remote").trim(), "1000");
 }

@@ -1,7 +1,10 @@
 //! A folder to play in: databases in it, the directories `a/` and `b/` for media, and the binary run from inside.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::database::{self, Shape};
 use crate::program::{self, Ended, Running};
@@ -52,6 +55,30 @@ impl World {
     /// Runs `fullbore LINE` from inside the folder; words are parted by blanks.
     pub fn run(&self, line: &str) -> Ended {
         program::run(program::command(self.folder(), line.split_whitespace()))
+    }
+
+    /// The same as the user of the test's servers, who can reach everything in the folder then: where the tests run as root, as
+    /// `nobody`.
+    pub fn run_as_nobody(&self, line: &str) -> Ended {
+        program::run(self.as_nobody(line))
+    }
+
+    /// What [`run_as_nobody`](Self::run_as_nobody) runs.
+    pub fn as_nobody(&self, line: &str) -> Command {
+        let mut command = program::command(self.folder(), line.split_whitespace());
+        if program::is_root() {
+            for name in [".", "a", "b"] {
+                let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+                open(&self.at(name));
+                for entry in fs::read_dir(self.at(name)).unwrap().map(Result::unwrap) {
+                    if entry.file_type().unwrap().is_file() {
+                        open(&entry.path());
+                    }
+                }
+            }
+            command.env("XDG_RUNTIME_DIR", self.folder()).uid(65_534).gid(65_534);
+        }
+        command
     }
 
     /// Starts `fullbore LINE`.

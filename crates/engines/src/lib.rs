@@ -9,6 +9,8 @@ pub mod mariadb;
 pub mod mysql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "mysql")]
+pub mod start_check;
 
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ use fullbore_core::{Error, Result};
 
 use super::super::reading;
 use super::super::{Conduct, media};
+use super::start::Prepared;
 use super::{Into, Request, plan_line};
 use crate::report::Report;
 use crate::units::show_bytes;
@@ -24,48 +25,70 @@ pub(super) fn restore(
     report: &mut Report,
 ) -> Result<()> {
     let manifests = || opened.sets.iter().filter_map(MediaSet::manifest);
-    let position = manifests().next_back().map(|manifest| manifest.position.last.clone()).unwrap_or_default();
     let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
-    let (Some(last), Some(found)) = (streams.last(), chain.last()) else { return Ok(()) };
-    let size_of = |streams: &[ManifestStream]| streams.iter().map(|stream| stream.size).sum::<u64>();
+    let (Some(last), Some(manifest)) = (streams.last(), manifests().next_back()) else { return Ok(()) };
+    let (engine, position) = (manifest.engine.clone(), manifest.position.last.clone());
     let total = streams.iter().map(|streams| size_of(streams)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
     if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
         return Ok(());
     }
-    let mut unpack = |found: &media::Found, target: &dyn Target| {
-        let outcome = opened.unpack_next(target, conduct).map_err(|error| found.naming_copies(error))?;
-        reading::book(&outcome, report);
-        Result::Ok(())
-    };
     let target = match &request.into {
-        Into::Null => return chain.iter().try_for_each(|found| unpack(found, &NullTarget)),
+        Into::Null => {
+            super::refuse_start_check(request)?;
+            return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
+        }
         Into::Directory(target) => target,
         Into::Sqlite(path) => {
             return Err(Error::usage(
                 format!("--into sqlite:{}", path.display()),
-                format!("the set is a backup of {}", found.header.engine),
+                format!("the set is a backup of {engine}"),
                 "restore its files into a directory: --into dir:PATH",
             ));
         }
     };
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(&found.header.engine, directory, &position)?;
+    fullbore_engines::begin_directory(&engine, directory, &position)?;
     let files = DirectoryTarget::create(directory, last)?;
     if let ([full, _], [below, _]) = (chain, &streams[..]) {
         let base = BaseTarget::new(&files, below, last)?;
-        unpack(full, &base)?;
+        unpack(&mut opened, full, &base, conduct, report)?;
         base.finish()?;
     }
-    unpack(found, &files)?;
+    if let Some(found) = chain.last() {
+        unpack(&mut opened, found, &files, conduct, report)?;
+    }
     files.finish()?;
-    let remarks = fullbore_engines::finish_directory(&found.header.engine, directory, &position)?;
-    report.warnings.extend(remarks);
+    let before_a_start = fullbore_engines::finish_directory(&engine, directory, &position)?;
+    match &start {
+        Some(start) if before_a_start.is_empty() => start.run(directory, &position, conduct, report)?,
+        Some(_) => report.warnings.push("the server was not started: something has to be done before".into()),
+        None => {}
+    }
+    report.warnings.extend(before_a_start);
     conduct.check()?;
     unfinished.publish(target)
+}
+
+fn size_of(streams: &[ManifestStream]) -> u64 {
+    streams.iter().map(|stream| stream.size).sum()
+}
+
+/// Unpacks the next opened set, which is `found`, and books it.
+fn unpack(
+    opened: &mut reading::Opened,
+    found: &media::Found,
+    target: &dyn Target,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let outcome = opened.unpack_next(target, conduct).map_err(|error| found.naming_copies(error))?;
+    reading::book(&outcome, report);
+    Ok(())
 }
 
 /// A directory beside the target, on the same file system; removed when it is dropped before it got the target's name.

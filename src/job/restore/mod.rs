@@ -1,6 +1,7 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
 mod directory;
+mod start;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +15,8 @@ use fullbore_core::media::StreamRecord;
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::{integrity, restore as sqlite};
+
+pub use start::StartCheck;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
@@ -69,6 +72,8 @@ pub struct Request {
     pub dry_run: bool,
     /// `--integrity-check`: SQLite checks the file before it gets its name.
     pub integrity_check: bool,
+    /// `--start-check`: the server is started on the restored directory before that gets its name.
+    pub start_check: Option<StartCheck>,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -150,6 +155,7 @@ fn restore_found(
     if sequence.last().is_some_and(|found| found.header.open) {
         return directory::restore(&sequence, opened, request, conduct, report);
     }
+    refuse_start_check(request)?;
     let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
@@ -181,6 +187,15 @@ fn restore_found(
     }
 }
 
+/// Only a server's directory can be started.
+fn refuse_start_check(request: &Request) -> Result<()> {
+    if request.start_check.is_none() {
+        return Ok(());
+    }
+    let why = "only a server can be started on what is restored: MySQL and MariaDB, into dir:PATH";
+    Err(Error::usage("--start-check", why, "leave it out; --integrity-check lets SQLite check a database"))
+}
+
 /// A restore must not take the place of what it reads, or of any other family that it was shown.
 fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
     let Into::Sqlite(target) = &request.into else { return Ok(()) };
@@ -207,6 +222,7 @@ pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
 }
 
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    refuse_start_check(request)?;
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(
             "--from -",

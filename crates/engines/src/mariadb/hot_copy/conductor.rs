@@ -120,8 +120,9 @@ fn demand_its_trace(before: Trace, datadir: &Path) -> Result<()> {
 /// A log that is not where the server says its log is belongs to another server: a copy of the directory, or another host.
 fn demand_same_server(tail: &Tail, places: &Places, server: ServerLsn) -> Result<()> {
     let checkpoint = tail.checkpoint().lsn;
-    if checkpoint <= server.current && server.current - checkpoint <= tail.ring().capacity() {
-        return Ok(());
+    if checkpoint <= server.current {
+        // More behind than the log is long: it was overrun since it was opened.
+        return tail.prove(server);
     }
     Err(another_server(
         places.redo_log.display().to_string(),
@@ -217,12 +218,12 @@ impl Copier<'_> {
         stages.enter(Stage::BlockCommit)?;
         // Aria's log is flushed with InnoDB's; after this statement both have everything that was committed.
         stages.server().execute("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")?;
-        let end = server_lsn(stages.server())?.flushed;
+        // What is below is on disk for good: the rest of the log can be read while the server goes on. The log's thread has to know it before
+        // that, or it might take some of what comes then.
+        target(server_lsn(stages.server())?.flushed);
         let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
         let position = BinlogPosition::ask(stages.server())?;
-        // What is below the target is on disk for good: the rest of the log can be read while the server goes on.
         let blocked = stages.end()?;
-        target(end);
         let files = tablespaces.into_copied().chain(others.into_copied()).collect();
         let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
         Ok(Still { files, position, blocked, tablespaces_while_blocked, others, warnings: listing.warnings })

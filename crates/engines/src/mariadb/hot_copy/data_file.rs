@@ -48,6 +48,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Of a file of another engine that was read at once.
+    pub fn of_other(number: FileNumber, file: ListedFile, size: u64) -> Self {
+        let end = AtomicU64::new(size);
+        Self { number, file, space: None, page: None, holes: false, encrypted: false, size, end }
+    }
+
     /// What is read at once is a multiple of so many bytes, and begins at one: a page, at least [`PIECE_UNIT`].
     pub fn unit(&self) -> usize {
         self.page.map_or(PIECE_UNIT, |page| PIECE_UNIT.max(page as usize))

@@ -109,6 +109,18 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
+/// Lets the readers come to their end on every path: they would wait for ever, also behind a panic.
+struct Ending<'a>(&'a Work);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.halt.stop(Error::Halted);
+        }
+        self.0.end();
+    }
+}
+
 /// A hot copy under way. Dropped before it is complete, it is ended, and the server's lock given back.
 pub struct HotCopy {
     work: Arc<Work>,
@@ -133,11 +145,12 @@ impl HotCopy {
         let (outcome, cut) = (Arc::new(OnceLock::new()), options.cut.clone());
         let (working, tell) = (Arc::clone(&work), Arc::clone(&outcome));
         let conduct = move || {
+            let ending = Ending(&working);
             let made = conductor::conduct(&working, &mut *stages, &mut *monitor, &places, &options);
             if let Some(made) = options.halt.watch(made) {
                 let _ = tell.set(made); // Nobody else does.
             }
-            working.end();
+            drop(ending);
         };
         let conductor = Mutex::new(Some(threads::start("hot copy", conduct)?));
         Ok(Self { work, outcome, conductor, cut })

@@ -20,6 +20,9 @@ use super::work::Work;
 /// seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// Bytes of small files that are read into memory while the server holds still, in all.
+const KEPT_MAX: u64 = 16 << 20;
+
 /// What says that a file is still the one that was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
@@ -62,6 +65,8 @@ pub struct OtherFiles<'a> {
     /// Times say whether content changed.
     times_count: bool,
     taken: BTreeMap<String, Taken>,
+    /// Bytes that were read into memory.
+    kept: u64,
 }
 
 /// How much a round had to copy.
@@ -76,7 +81,7 @@ pub struct Round {
 impl<'a> OtherFiles<'a> {
     /// None copied so far. `times_count` is false where the server writes through memory, which leaves times as they are.
     pub fn new(work: &'a Work, times_count: bool) -> Self {
-        Self { work, times_count, taken: BTreeMap::new() }
+        Self { work, times_count, taken: BTreeMap::new(), kept: 0 }
     }
 
     /// Copies those that have settled, while the server goes on; `check` is called every second meanwhile.
@@ -104,8 +109,34 @@ impl<'a> OtherFiles<'a> {
                 changed.push(file);
             }
         }
+        let (mut kept, mut large) = (Round::default(), Vec::new());
+        for file in changed {
+            if !self.keep(file, &mut kept)? {
+                large.push(file);
+            }
+        }
         // The lock is not asked after here: every statement that follows would fail without it.
-        self.copy(&changed, &|| Ok(()))
+        let copied = self.copy(&large, &|| Ok(()))?;
+        Ok(Round { files: kept.files + copied.files, bytes: kept.bytes + copied.bytes })
+    }
+
+    /// Reads a small file at once, so that the server need not hold still until a reader has a buffer free; false if there is no room for it.
+    fn keep(&mut self, file: &OtherFile, round: &mut Round) -> Result<bool> {
+        let Some(stamp) = stamp_of(file)? else { return Ok(true) };
+        // It does not grow, for it holds still.
+        if self.kept + stamp.size > KEPT_MAX {
+            return Ok(false);
+        }
+        self.taken.remove(&file.name);
+        let listed =
+            ListedFile { name: file.name.clone(), path: file.path.clone(), elsewhere: false, role: Role::Other };
+        if let Some(entry) = self.work.keep(listed, stamp.size)? {
+            self.kept += entry.size;
+            *round = Round { files: round.files + 1, bytes: round.bytes + entry.size };
+            let taken = Taken { stamp, settled: false, settles: file.settles, entry };
+            self.taken.insert(file.name.clone(), taken);
+        }
+        Ok(true)
     }
 
     /// All that were copied, for the final list.

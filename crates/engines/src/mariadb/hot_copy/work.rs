@@ -3,6 +3,8 @@
 //! follows the redo log gives its bytes to [`Work::give_log`].
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,13 +78,27 @@ struct State {
     entries: Vec<Arc<Entry>>,
     /// The unit of each file that has begun, by its number; 0 where it has not.
     units: Vec<u32>,
-    /// The redo log: chunks in their order, each with its place in the file.
+    /// The redo log, in its order.
     log: VecDeque<Chunk>,
+    /// Files that are in memory.
+    kept: VecDeque<Chunk>,
     log_ended: bool,
     ended: bool,
 }
 
+impl State {
+    fn know_unit(&mut self, entry: &Entry) {
+        let place = entry.number.0 as usize;
+        if self.units.len() <= place {
+            self.units.resize(place + 1, 0);
+        }
+        self.units[place] = entry.stored_unit();
+    }
+}
+
+/// Bytes of a file that wait in memory for a reader.
 struct Chunk {
+    file: FileNumber,
     offset: u64,
     bytes: Vec<u8>,
     /// So many of them were handed out.
@@ -92,7 +108,7 @@ struct Chunk {
 /// What a reader is to do next.
 enum Claim {
     Nothing,
-    Log(Chunk),
+    Kept(Chunk),
     Open(ListedFile),
     Read(Arc<DataFile>, u64, usize),
 }
@@ -155,6 +171,27 @@ impl Work {
         Ok(std::mem::take(&mut state.entries))
     }
 
+    /// Reads a file into memory, for readers to hand on later; `None` if it is gone. It has at most `most` bytes, or is not taken.
+    pub fn keep(&self, file: ListedFile, most: u64) -> Result<Option<Arc<Entry>>> {
+        let failed = |error| Error::io("read", file.path.display().to_string(), error);
+        let opened = match File::open(&file.path) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut bytes = Vec::new();
+        opened.take(most).read_to_end(&mut bytes).map_err(failed)?;
+        let number = FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
+        let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64));
+        let mut state = self.lock();
+        state.know_unit(&entry);
+        if !bytes.is_empty() {
+            state.kept.push_back(Chunk { file: number, offset: 0, bytes, given: 0 });
+            self.changed.notify_all();
+        }
+        Ok(Some(entry))
+    }
+
     /// Bytes of the redo log, each behind the one before; waits while too many wait for readers.
     pub fn give_log(&self, offset: u64, mut bytes: &[u8]) -> Result<()> {
         let mut state = self.lock();
@@ -166,7 +203,7 @@ impl Work {
                 continue;
             }
             if state.log.back().is_none_or(|chunk| chunk.bytes.len() == LOG_CHUNK) {
-                state.log.push_back(Chunk { offset, bytes: Vec::with_capacity(LOG_CHUNK), given: 0 });
+                state.log.push_back(Chunk { file: LOG, offset, bytes: Vec::with_capacity(LOG_CHUNK), given: 0 });
             }
             let Some(chunk) = state.log.back_mut() else { continue };
             let (now, later) = bytes.split_at(bytes.len().min(LOG_CHUNK - chunk.bytes.len()));
@@ -213,7 +250,10 @@ impl Work {
             // The log first: what is not read in time is overwritten.
             if let Some(chunk) = state.log.pop_front_if(|_| whole) {
                 self.changed.notify_all();
-                return Ok(Claim::Log(chunk));
+                return Ok(Claim::Kept(chunk));
+            }
+            if let Some(chunk) = state.kept.pop_front() {
+                return Ok(Claim::Kept(chunk));
             }
             if let Some((file, next)) = state.open.front_mut() {
                 let (file, offset) = (Arc::clone(file), *next);
@@ -259,11 +299,7 @@ impl Work {
                 return Err(refused_encrypted(entry));
             }
             let mut state = self.lock();
-            let place = opened.entry.number.0 as usize;
-            if state.units.len() <= place {
-                state.units.resize(place + 1, 0);
-            }
-            state.units[place] = opened.entry.stored_unit();
+            state.know_unit(&opened.entry);
             state.entries.push(Arc::clone(&opened.entry));
             state.open.push_back((Arc::new(opened), 0));
         }
@@ -305,7 +341,7 @@ impl PieceReader<'_> {
         loop {
             match self.work.claim(buffer.len())? {
                 Claim::Nothing => return Ok(None),
-                Claim::Log(chunk) => return Ok(Some(self.log(chunk, buffer))),
+                Claim::Kept(chunk) => return Ok(Some(self.hand_out(chunk, buffer))),
                 Claim::Open(file) => {
                     let _busy = Busy(self.work);
                     self.work.open(file)?;
@@ -322,16 +358,18 @@ impl PieceReader<'_> {
         }
     }
 
-    fn log(&self, mut chunk: Chunk, buffer: &mut [u8]) -> Piece {
+    fn hand_out(&self, mut chunk: Chunk, buffer: &mut [u8]) -> Piece {
         let length = buffer.len().min(chunk.bytes.len() - chunk.given);
-        let offset = chunk.offset + chunk.given as u64;
+        let (file, offset) = (chunk.file, chunk.offset + chunk.given as u64);
         buffer[..length].copy_from_slice(&chunk.bytes[chunk.given..chunk.given + length]);
         chunk.given += length;
         self.work.bytes.fetch_add(length as u64, Ordering::Relaxed);
         if chunk.given < chunk.bytes.len() {
-            self.work.lock().log.push_front(chunk);
+            let mut state = self.work.lock();
+            let queue = if file == LOG { &mut state.log } else { &mut state.kept };
+            queue.push_front(chunk);
         }
-        Piece { file: LOG, offset, length }
+        Piece { file, offset, length }
     }
 
     fn read(&mut self, file: &DataFile, offset: u64, length: usize, buffer: &mut [u8]) -> Result<usize> {
@@ -347,5 +385,102 @@ impl PieceReader<'_> {
             damaged.extend(found.damaged.into_iter().take(room));
         }
         Ok(found.length)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn work() -> Work {
+        Work::new(Mode::Auto, &Halt::new(), false)
+    }
+
+    fn file(path: &std::path::Path, role: Role) -> ListedFile {
+        ListedFile { name: "a".into(), path: path.into(), elsewhere: false, role }
+    }
+
+    /// Everything that a reader with so large a buffer is given, by file; each piece where it may be.
+    fn read_all(work: &Work, buffer: usize) -> std::collections::BTreeMap<FileNumber, Vec<u8>> {
+        let (mut reader, mut buffer) = (work.reader().unwrap(), Memory::new(buffer).unwrap());
+        let mut all = std::collections::BTreeMap::new();
+        while let Some(piece) = reader.next(&mut buffer).unwrap() {
+            assert!(piece.length > 0 && piece.offset.is_multiple_of(PIECE_UNIT as u64), "{piece:?}");
+            let bytes: &mut Vec<u8> = all.entry(piece.file).or_default();
+            let end = piece.offset as usize + piece.length;
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[piece.offset as usize..end].copy_from_slice(&buffer[..piece.length]);
+        }
+        all
+    }
+
+    #[test]
+    fn the_log_comes_whole_in_pieces_of_every_buffer_and_waits_for_readers_when_it_is_far_ahead() {
+        let expected: Vec<u8> = (0..LOG_MAX + 1_234_567).map(|at| (at * 7 % 251) as u8).collect();
+        for buffer in [(1 << 20) - PIECE_UNIT, (64 << 10) - PIECE_UNIT] {
+            let work = work();
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut offset = 0;
+                    for part in expected.chunks(99_991) {
+                        work.give_log(offset, part).unwrap();
+                        offset += part.len() as u64;
+                        assert!(work.lock().log.len() <= LOG_MAX / LOG_CHUNK);
+                    }
+                    work.end_log();
+                    work.end();
+                });
+                read_all(&work, buffer)
+            });
+            assert!(got.len() == 1 && got[&LOG] == expected);
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_ends_with_the_copy() {
+        let work = work();
+        std::thread::scope(|scope| {
+            let log = scope.spawn(|| work.give_log(0, &vec![1; 2 * LOG_MAX]));
+            std::thread::sleep(TICK);
+            assert!(!log.is_finished());
+            work.halt.stop(Error::Halted);
+            assert!(matches!(log.join().unwrap(), Err(Error::Halted)));
+        });
+    }
+
+    #[test]
+    fn files_are_read_where_they_are_or_kept_in_memory_and_one_that_is_gone_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, gone) = (directory.path().join("a"), directory.path().join("b"));
+        let bytes: Vec<u8> = (0..200_001).map(|at| (at % 253) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let work = work();
+        let kept = work.keep(file(&path, Role::Other), 1 << 20).unwrap().unwrap();
+        assert!(work.keep(file(&gone, Role::Other), 1 << 20).unwrap().is_none());
+        let got = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let files = vec![file(&path, Role::Other), file(&gone, Role::Other)];
+                assert_eq!(work.copy(files, &|| Ok(())).unwrap().len(), 1);
+                work.end();
+            });
+            read_all(&work, (64 << 10) - PIECE_UNIT)
+        });
+        assert_eq!(got.keys().copied().collect::<Vec<_>>(), [kept.number, FileNumber(2)]);
+        assert!(got.values().all(|content| *content == bytes));
+        assert_eq!(
+            (work.unit_of(kept.number), work.unit_of(LOG), work.unit_of(FileNumber(9))),
+            (Some(4096), Some(4096), None)
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_gone_ends_the_wait_for_readers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let error =
+            work().copy(vec![file(&path, Role::Other)], &|| Err(Error::refused("lock", "gone", ""))).unwrap_err();
+        assert!(error.to_string().contains("gone"));
     }
 }

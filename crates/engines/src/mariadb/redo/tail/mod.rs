@@ -323,4 +323,4 @@ pub(crate) fn read_full(opened: &OpenedFile, buffer: &mut [u8], offset: u64) -> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

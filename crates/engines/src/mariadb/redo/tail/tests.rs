@@ -12,11 +12,11 @@ const FIRST: u64 = 50_000;
 
 /// A server's log, written in the way that makes following it hard: the last block is rewritten in place, and behind what is flushed
 /// stand stale mini-transactions that validate.
-struct Writer {
+pub(crate) struct Writer {
     directory: tempfile::TempDir,
     file: File,
     ring: Ring,
-    lsn: u64,
+    pub(crate) lsn: u64,
     /// All that was written, with the ends of the restored log.
     expected: Vec<u8>,
     random: fastrand::Rng,
@@ -25,7 +25,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(seed: u64, nonce: bool) -> Self {
+    pub(crate) fn new(seed: u64, nonce: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = File::options().create_new(true).write(true).open(directory.path().join("ib_logfile0")).unwrap();
         file.set_len(SIZE).unwrap();
@@ -37,7 +37,7 @@ impl Writer {
         writer
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("ib_logfile0")
     }
 
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Writes one mini-transaction of about `size` bytes, and stale bytes behind it.
-    fn write(&mut self, size: usize) {
+    pub(crate) fn write(&mut self, size: usize) {
         let mut records = Vec::new();
         let body: Vec<u8> = (0..size.max(1)).map(|_| self.random.u8(..)).collect();
         put_record(0x30, &body, &mut records);

@@ -1,0 +1,379 @@
+//! Proof of a restored directory: its server is started on it once, on a private socket and without networking, every table is checked, and
+//! the server stopped.
+//!
+//! The server runs as the current user, with nobody's configuration, without its grant tables (whose passwords nobody knows here: only this user can reach the
+//! socket), without a binary log, events or replication.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+use crate::mysql::connection::Connection;
+use crate::mysql::credentials::Credentials;
+use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
+
+/// How long the server may take until it answers, recovery included.
+const READY_LIMIT: Duration = Duration::from_secs(3600);
+/// How long it may take to shut down.
+const STOP_LIMIT: Duration = Duration::from_secs(600);
+/// How long it may be silent while it checks one table.
+const CHECK_LIMIT: Duration = Duration::from_secs(24 * 3600);
+const TICK: Duration = Duration::from_millis(50);
+/// How much of the end of its log is looked at for errors, and how many are told.
+const LOG_END: usize = 64 << 10;
+const ERRORS_MAX: usize = 3;
+/// How many tables that are not OK are named.
+const NAMED_MAX: usize = 10;
+
+/// A server's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerProgram {
+    flavor: Flavor,
+    path: PathBuf,
+    /// As it says itself.
+    pub version: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// From the start until it answered: recovery.
+    pub ready: Duration,
+    /// For all tables.
+    pub checking: Duration,
+    /// How many were checked.
+    pub tables: u64,
+}
+
+impl ServerProgram {
+    /// Finds the program for a backup of `engine` in this version ("MariaDB 10.11.18"): `named`, or the one in PATH.
+    ///
+    /// # Errors
+    /// There is none, it is of another series, or it would run as root.
+    pub fn find(engine: &str, engine_version: &str, named: Option<&Path>) -> Result<Self> {
+        let usage = |why: &str, hint: &str| Err(Error::usage("--start-check", why, hint));
+        let (flavor, names): (_, &[&str]) = match engine {
+            "mysql" => (Flavor::Mysql, &["mysqld"]),
+            "mariadb" => (Flavor::Mariadb, &["mariadbd", "mysqld"]),
+            _ => return usage("only servers can be started: MySQL and MariaDB", "leave it out"),
+        };
+        if rustix::process::geteuid().is_root() {
+            return usage(
+                "the server would run as root, with all that is in the backup",
+                "restore as the server's own user: sudo -u mysql fullbore restore …",
+            );
+        }
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => match in_path(names) {
+                Some(path) => path,
+                None => {
+                    return usage("there is no mariadbd or mysqld in PATH", "name the program with --server-program");
+                }
+            },
+        };
+        let version = version_of(&path)?;
+        let program = Self { flavor, path, version };
+        program.demand_series(engine_version)?;
+        Ok(program)
+    }
+
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn demand_series(&self, engine_version: &str) -> Result<()> {
+        let same_kind = self.version.contains("MariaDB") == (self.flavor == Flavor::Mariadb);
+        if same_kind && series(&self.version) == series(engine_version) && series(engine_version).is_some() {
+            return Ok(());
+        }
+        Err(Error::refused(
+            self.path.display().to_string(),
+            format!("it is of version {}, and the backup of {engine_version}", self.version),
+            "name a server of the same series with --server-program",
+        ))
+    }
+
+    /// Starts it on `directory`, checks every table, and stops it. `options` are further options of the server, without their dashes;
+    /// `position` is what the backup says of itself.
+    ///
+    /// # Errors
+    /// It does not start, a table is not OK, or it does not stop by itself; the server has ended in any case.
+    pub fn check(
+        &self,
+        directory: &Path,
+        position: &serde_json::Value,
+        options: &[String],
+        halt: &Halt,
+    ) -> Result<Checked> {
+        let begun = Instant::now();
+        let mut server = Running::start(self, directory, position, options)?;
+        let mut connection = server.wait_until_ready(halt)?;
+        let ready = begun.elapsed();
+        connection.set_silence(CHECK_LIMIT);
+        let begun = Instant::now();
+        let tables = check_tables(&mut connection).map_err(|error| server.explained(error))?;
+        let checking = begun.elapsed();
+        connection.quit();
+        server.stop(halt)?;
+        Ok(Checked { ready, checking, tables })
+    }
+
+    fn command(&self, private: &Path, directory: &Path, position: &serde_json::Value, options: &[String]) -> Command {
+        let mut command = Command::new(&self.path);
+        let path = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        command.arg("--no-defaults");
+        command.args([path("datadir", directory), path("tmpdir", private), path("pid-file", &private.join("pid"))]);
+        command.arg(path("socket", &private.join(SOCKET)));
+        command.args(["--skip-networking", "--skip-grant-tables", "--skip-log-bin", "--performance-schema=OFF"]);
+        command.args(["--innodb-buffer-pool-load-at-startup=OFF", "--innodb-buffer-pool-dump-at-shutdown=OFF"]);
+        command.args(match self.flavor {
+            Flavor::Mariadb => &["--skip-slave-start"][..],
+            // Its other protocol has a socket of its own; keys and certificates are not to be made here.
+            Flavor::Mysql => &["--skip-replica-start", "--loose-mysqlx=OFF", "--loose-auto-generate-certs=OFF"],
+        });
+        for name in ["innodb_page_size", "lower_case_table_names"] {
+            if let Some(value) = position[name].as_u64() {
+                command.arg(format!("--{name}={value}"));
+            }
+        }
+        if let Some(files) = position["innodb_data_file_path"].as_str().filter(|files| !files.is_empty()) {
+            command.arg(format!("--innodb_data_file_path={files}"));
+        }
+        command.args(options.iter().map(|option| format!("--{option}")));
+        command
+    }
+}
+
+const SOCKET: &str = "s";
+
+/// A server that runs in a private directory. Dropped, it is killed, and the directory removed.
+struct Running {
+    child: Child,
+    private: PathBuf,
+    address: ServerAddress,
+    program: String,
+}
+
+impl Running {
+    fn start(
+        program: &ServerProgram,
+        directory: &Path,
+        position: &serde_json::Value,
+        options: &[String],
+    ) -> Result<Self> {
+        let directory =
+            fs::canonicalize(directory).map_err(|e| Error::io("find", directory.display().to_string(), e))?;
+        let private = private_directory()?;
+        let begun = (|| {
+            let log =
+                File::create(private.join(LOG)).map_err(|e| Error::io("create", private.display().to_string(), e))?;
+            let again = log.try_clone().map_err(|e| Error::io("open", private.display().to_string(), e))?;
+            let mut command = program.command(&private, &directory, position, options);
+            // In a group of its own: Ctrl-C is for this program, which stops it.
+            command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(&private).process_group(0);
+            command.spawn().map_err(|e| Error::io("start", program.path.display().to_string(), e))
+        })();
+        match begun {
+            Ok(child) => {
+                let endpoint = Endpoint::Socket(private.join(SOCKET));
+                let tls = TlsOptions::default();
+                let address = ServerAddress { flavor: program.flavor, endpoint, user: None, tls, datadir: None };
+                Ok(Self { child, private, address, program: program.path.display().to_string() })
+            }
+            Err(error) => {
+                let _ = fs::remove_dir_all(&private); // The error is what matters.
+                Err(error)
+            }
+        }
+    }
+
+    fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
+        let nobody = Credentials::new("root", b"")?;
+        let since = Instant::now();
+        loop {
+            halt.check()?;
+            if let Some(status) = self.ended()? {
+                return Err(self.refused(format!("it ended with {status} instead of starting")));
+            }
+            // Until it listens it refuses; while it starts it may also hang up.
+            if self.private.join(SOCKET).exists()
+                && let Ok(connection) = Connection::open(&self.address, &nobody, Some(halt.clone()))
+            {
+                return Ok(connection);
+            }
+            if since.elapsed() > READY_LIMIT {
+                return Err(self.refused(format!("it does not answer after {} seconds", READY_LIMIT.as_secs())));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Shuts it down as an operator would.
+    fn stop(mut self, halt: &Halt) -> Result<()> {
+        if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            // It may have ended already: that shows below.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+        let since = Instant::now();
+        loop {
+            halt.check()?;
+            match self.ended()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.refused(format!("it ended with {status} when it was stopped"))),
+                None if since.elapsed() > STOP_LIMIT => {
+                    return Err(self.refused(format!("it did not stop within {} seconds", STOP_LIMIT.as_secs())));
+                }
+                None => std::thread::sleep(TICK),
+            }
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().map_err(|error| Error::io("wait for", &self.program, error))
+    }
+
+    /// An error of the connection may be the end of the server.
+    fn explained(&mut self, error: Error) -> Error {
+        std::thread::sleep(TICK);
+        match self.ended() {
+            Ok(Some(status)) => self.refused(format!("it ended with {status} while its tables were checked: {error}")),
+            _ => error,
+        }
+    }
+
+    fn refused(&self, why: String) -> Error {
+        let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default());
+        let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
+        let hint = "restore without --start-check to look at the directory; options that the server needs (keys, plugins) are given with \
+                    --server-option";
+        Error::refused(&self.program, format!("the server does not run on the restored directory: {why}{said}"), hint)
+    }
+}
+
+const LOG: &str = "log";
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // It may have ended by itself.
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.private); // It is this user's own, and empty but for a log.
+    }
+}
+
+/// A directory that only this user can reach, with a short name: that of a socket has at most 107 bytes.
+fn private_directory() -> Result<PathBuf> {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    let path = std::env::temp_dir().join(format!("fullbore-start-{}-{nanos:x}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
+    Ok(path)
+}
+
+fn check_tables(connection: &mut Connection) -> Result<u64> {
+    let all = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
+               AND engine IS NOT NULL AND engine NOT IN ('PERFORMANCE_SCHEMA', 'MEMORY') AND table_schema NOT IN ('information_schema', 'performance_schema')";
+    let tables = connection.query(all)?.rows;
+    let (mut count, mut bad) = (0, Vec::new());
+    for row in tables {
+        let [Some(schema), Some(table)] = &row[..] else { continue };
+        let quoted = |name: &str| name.replace('`', "``");
+        let answer = connection.query(&format!("CHECK TABLE `{}`.`{}`", quoted(schema), quoted(table)))?;
+        count += 1;
+        let said = |row: &Vec<Option<String>>| match &row[..] {
+            [_, _, Some(kind), Some(text)] => Some((kind.to_ascii_lowercase(), text.clone())),
+            _ => None,
+        };
+        let said: Vec<(String, String)> = answer.rows.iter().filter_map(said).collect();
+        let fine = |text: &str| text == "OK" || text == "Table is already up to date";
+        let wrong = said.iter().find(|(kind, text)| kind == "error" || (kind == "status" && !fine(text)));
+        if let Some((_, text)) = wrong {
+            bad.push(format!("{schema}.{table}: {text}"));
+        }
+    }
+    if bad.is_empty() {
+        return Ok(count);
+    }
+    let named = bad.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    Err(Error::refused(
+        "--start-check",
+        format!("{} of {count} tables of the restored server are not OK: {named}", bad.len()),
+        "they may have been damaged when they were backed up: restore without --start-check to look at them",
+    ))
+}
+
+/// The last errors of a server's log, on one line.
+fn errors_in(log: &[u8]) -> String {
+    let end = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_END)..]).into_owned();
+    let errors: Vec<&str> = end.lines().filter(|line| line.contains("[ERROR]")).collect();
+    let first =
+        errors.iter().take(ERRORS_MAX).map(|line| line.split_once("[ERROR]").map_or(*line, |(_, text)| text.trim()));
+    first.collect::<Vec<_>>().join("; ").chars().filter(|c| !c.is_control()).take(1000).collect()
+}
+
+/// The first of these programs in PATH.
+fn in_path(names: &[&str]) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    // Servers stand in sbin, which is in no user's PATH.
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&folders).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]).collect();
+    names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
+}
+
+fn version_of(path: &Path) -> Result<String> {
+    let shown = path.display().to_string();
+    let output = Command::new(path).args(["--no-defaults", "--version"]).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Error::io("start", &shown, error))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.split_once("Ver ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let version = version.filter(|version| version.chars().all(|c| c.is_ascii_graphic()) && version.len() < 100);
+    version.map(str::to_owned).ok_or_else(|| {
+        Error::refused(
+            shown,
+            "it does not tell its version as a server does",
+            "name mysqld or mariadbd with --server-program",
+        )
+    })
+}
+
+/// The first two numbers of a version.
+fn series(version: &str) -> Option<(u16, u16)> {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_of_the_same_kind_and_series_will_do() {
+        let program = |flavor, version: &str| ServerProgram { flavor, path: "/x".into(), version: version.into() };
+        program(Flavor::Mariadb, "10.11.19-MariaDB-0+deb12u1").demand_series("MariaDB 10.11.18").unwrap();
+        program(Flavor::Mysql, "9.7.4-2").demand_series("MySQL 9.7.1").unwrap();
+        for (flavor, version, backup) in [
+            (Flavor::Mariadb, "11.8.6-MariaDB", "MariaDB 10.11.18"),
+            (Flavor::Mariadb, "9.7.4", "MariaDB 10.11.18"),
+            (Flavor::Mysql, "10.11.18-MariaDB", "MySQL 10.11.1"),
+            (Flavor::Mysql, "8.4.1", "MySQL 9.7.1"),
+            (Flavor::Mysql, "", ""),
+        ] {
+            let error = program(flavor, version).demand_series(backup).unwrap_err().to_string();
+            assert!(error.contains("--server-program"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_errors_of_a_log_are_told_without_its_other_lines_and_escapes() {
+        let log = "2026 0 [Note] fine\n2026 0 [ERROR] InnoDB: no \x1b[1mkey\n2026 0 [ERROR] Aborting\n";
+        assert_eq!(errors_in(log.as_bytes()), "InnoDB: no [1mkey; Aborting");
+        assert_eq!(errors_in(b""), "");
+    }
+}

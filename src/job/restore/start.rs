@@ -1,0 +1,72 @@
+//! `--start-check`: the restored server is started once, checked and stopped before the directory gets its name.
+
+use std::path::{Path, PathBuf};
+
+use fullbore_core::Result;
+use fullbore_core::media::Manifest;
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+use {
+    super::Conduct, crate::report::StartCheckReport, fullbore_core::halt::Halt,
+    fullbore_engines::start_check::ServerProgram,
+};
+
+use crate::report::Report;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartCheck {
+    /// `--server-program`.
+    pub program: Option<PathBuf>,
+    /// `--server-option`.
+    pub options: Vec<String>,
+}
+
+/// A check that can be made: its program is there and fits the backup.
+pub(super) struct Prepared<'a> {
+    wanted: &'a StartCheck,
+    #[cfg(any(feature = "mysql", feature = "mariadb"))]
+    program: ServerProgram,
+}
+
+impl<'a> Prepared<'a> {
+    /// Before anything is restored.
+    #[cfg(any(feature = "mysql", feature = "mariadb"))]
+    pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
+        let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, wanted.program.as_deref())?;
+        Ok(Self { wanted, program })
+    }
+
+    #[cfg(not(any(feature = "mysql", feature = "mariadb")))]
+    pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
+        let _ = Self { wanted };
+        let why = format!("this build knows no server of {}", manifest.engine);
+        Err(fullbore_core::Error::usage("--start-check", why, "leave it out"))
+    }
+
+    /// On the restored directory itself.
+    #[cfg(any(feature = "mysql", feature = "mariadb"))]
+    pub fn run(
+        &self,
+        directory: &Path,
+        position: &serde_json::Value,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<()> {
+        let halt = Halt::new();
+        let checked = conduct.heeded(&halt, || self.program.check(directory, position, &self.wanted.options, &halt))?;
+        report.start_check = Some(StartCheckReport {
+            program: self.program.path().display().to_string(),
+            version: self.program.version.clone(),
+            ready_s: checked.ready.as_secs_f64(),
+            tables: checked.tables,
+            check_s: checked.checking.as_secs_f64(),
+        });
+        Ok(())
+    }
+
+    #[cfg(not(any(feature = "mysql", feature = "mariadb")))]
+    pub fn run(&self, _: &Path, _: &serde_json::Value, _: &super::Conduct, _: &mut Report) -> Result<()> {
+        let _ = self.wanted;
+        Ok(())
+    }
+}
