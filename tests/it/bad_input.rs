@@ -458,9 +458,9 @@ fn a_named_pipe_among_the_media_is_refused_and_not_waited_for() {
     let world = World::with_small_set("");
     assert!(std::process::Command::new("mkfifo").arg(world.at("pipe")).status().unwrap().success());
     for verb in ["verify", "list", "restore --into sqlite:copy.db", "inspect files"] {
-        world.run(&format!("{verb} --from pipe")).refused(2, "--from pipe", "no regular file").says(&["--from -"]);
+        world.run(&format!("{verb} --from pipe")).refused(2, "--from pipe", "not a regular file").says(&["--from -"]);
     }
     let line = "backup sqlite:app.db --to b/d.bore --kind differential";
-    world.run(&format!("{line} --base pipe")).refused(2, "--base pipe", "no regular file");
+    world.run(&format!("{line} --base pipe")).refused(2, "--base pipe", "not a regular file");
     world.run("backup sqlite:pipe --to b/x.bore").refused(1, "pipe", "");
 }

@@ -170,7 +170,11 @@ fn comes_back(kind: Kind) {
     }
     let restored = started(&source, &world.at("copy"), Options::new());
     assert_eq!(restored.sql(still), quiet);
-    // From the recorded position on, the binary log leads to what the source is now.
+    assert_the_log_leads_to_now(&source, &restored, position);
+}
+
+/// From the recorded position on, the binary log leads to what the source is now.
+fn assert_the_log_leads_to_now(source: &Server, restored: &Server, position: &serde_json::Value) {
     let log = &position["binary_log"];
     let (file, offset) = (log["file"].as_str().unwrap(), log["offset"].as_u64().unwrap());
     let logs = source.sql("SHOW BINARY LOGS");
@@ -182,7 +186,45 @@ fn comes_back(kind: Kind) {
     assert!(applied.success() && events.wait().unwrap().success());
     let shop = "AND table_schema = 'shop'";
     let of = |server: &Server| server.sql(&format!("CHECKSUM TABLE {}", tables(server, shop)));
-    assert_eq!(of(&restored), of(&source));
+    assert_eq!(of(restored), of(source));
+}
+
+#[test]
+fn a_differential_of_a_busy_server_comes_back_with_its_full_and_holds_what_changed() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb10, &Options::new().binlog().option("binlog_format=ROW"));
+    source.sql(
+        "USE shop; CREATE TABLE renamed AS SELECT * FROM quiet; CREATE TABLE dropped AS SELECT * FROM quiet; \
+         CREATE TABLE emptied AS SELECT * FROM quiet; CREATE TABLE rebuilt AS SELECT * FROM quiet",
+    );
+    backup(&world, &source, "--to a/ --to a/ --compression none").done();
+    world.run("verify --from a").done();
+    let writers = Writers::start(&source);
+    source.sql(
+        "USE shop; RENAME TABLE renamed TO `named otherwise`; DROP TABLE dropped; TRUNCATE TABLE emptied; ALTER TABLE rebuilt FORCE; \
+         UPDATE quiet SET t = 'changed' WHERE id IN (1, 10000, 20000); DELETE FROM squeezed WHERE id < 1000; CREATE TABLE late AS SELECT * FROM parts",
+    );
+    writers.work(6);
+    let still = "CHECKSUM TABLE shop.quiet, shop.squeezed, shop.parts, shop.`named otherwise`, shop.emptied, shop.rebuilt, shop.late";
+    let quiet = source.sql(still);
+    backup(&world, &source, "--to b/ --to c/ --compression none --readers 3 --kind differential --base a").done();
+    writers.work(6);
+    writers.end(&source);
+    let size = |folder: &str| -> usize {
+        world.names(folder).iter().map(|name| world.read(&format!("{folder}/{name}")).len()).sum()
+    };
+    assert!((size("b") + size("c")) * 2 < size("a"), "{} and {} of {}", size("b"), size("c"), size("a"));
+    world.run("restore --from b --from c --into dir:copy").with_code(3);
+    world.run("verify --from a --from b --from c").done();
+    world.run("restore --from a --from b --from c --into dir:copy").done();
+    let restored = started(&source, &world.at("copy"), Options::new());
+    assert_eq!(restored.sql(still), quiet);
+    let manifests = world.run("inspect files --json --from b --from c").done().json();
+    assert_the_log_leads_to_now(&source, &restored, &manifests[0]["position"]["last"]);
+    // That of another server is no base.
+    let other = server(&world, Kind::Mariadb10, &Options::new().binlog().option("server_id=77"));
+    let refused = backup(&world, &other, "--to d/ --mkdir --kind differential --base a").with_code(3);
+    assert!(refused.err.contains("of another server"), "{refused}");
 }
 
 /// All files of the set in `a` and `b`, among them some that went while they were copied and are nowhere.

@@ -67,7 +67,7 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
     }
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         let hint = "what comes through a pipe is read with --from -";
-        return Err(Error::usage(format!("--from {text}"), "is no regular file and no directory", hint));
+        return Err(Error::usage(format!("--from {text}"), "is not a regular file nor a directory", hint));
     }
     if path.exists() || !text.contains(['*', '?', '[']) {
         collect_file(path, true, into);

@@ -159,6 +159,17 @@ impl Session for MariadbSession {
         }))
     }
 
+    /// A MariaDB has no id of its own. Which full it is costs or saves space only: units are left out where their bytes are there.
+    fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
+        let told = |name: &str| position.get(name).cloned().unwrap_or_default();
+        let (host, server) = (told("hostname"), told("server_id"));
+        if host == json!(self.facts.hostname) && server == json!(self.facts.server_id) {
+            return Ok(());
+        }
+        let mine = (&self.facts.hostname, self.facts.server_id);
+        Err(format!("of another server: server_id {server} on {host}, and not {} on {:?}", mine.1, mine.0))
+    }
+
     fn facts(&self) -> Facts {
         let mut warnings = self.facts.warnings.clone();
         if let Some(outcome) = self.outcome() {

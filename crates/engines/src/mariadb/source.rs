@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::hot_copy::{CopiedFile, FileNumber, PIECE_UNIT, PieceReader};
+use super::hot_copy::{CopiedFile, FileNumber, PIECE_UNIT, PieceReader, Told};
 use super::session::MariadbSession;
+use crate::innodb::verify;
 
 impl Source for MariadbSession {
     fn streams(&self) -> &[Stream] {
@@ -20,11 +21,18 @@ impl Source for MariadbSession {
     }
 
     fn stream(&self, id: u16) -> Option<Stream> {
-        let unit = self.begun()?.unit(FileNumber(u32::from(id.checked_sub(1)?)))?;
-        Some(Stream { id, name: String::new(), unit, size: 0 })
+        Some(Stream { id, name: String::new(), unit: self.told(id)?.unit, size: 0 })
     }
 
-    /// A stream without a name is of a file that went, or was copied again: its blocks stand on the media, and mean nothing.
+    /// A page is handed on once, when it is whole; the redo log, which has no identity, makes the rest of the difference.
+    fn identity(&self, id: u16) -> Option<String> {
+        self.told(id)?.identity
+    }
+
+    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+        self.told(id)?.flags.map(verify::detail)
+    }
+
     /// Those without a name went while they were copied, or were copied again under another number.
     fn found(&self) -> Result<Vec<Stream>> {
         let copy = self.copy()?;
@@ -65,6 +73,12 @@ impl Source for MariadbSession {
     /// The copy's own threads ask the server, and stop the job.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl MariadbSession {
+    fn told(&self, id: u16) -> Option<Told> {
+        self.begun()?.told(FileNumber(u32::from(id.checked_sub(1)?)))
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Entry {
     pub file: ListedFile,
     /// The tablespace's number; none if page 0 was still zero, or in a further file of the system tablespace.
     pub space: Option<u32>,
+    /// The flags of the tablespace; none as for its number.
+    pub flags: Option<u32>,
     /// Bytes of a page; none if page 0 was still zero, or in a file that is no tablespace: it is copied as it stands.
     pub page: Option<u32>,
     /// Its pages are compressed, and have holes.
@@ -51,7 +53,17 @@ impl Entry {
     /// Of a file of another engine that was read at once.
     pub fn of_other(number: FileNumber, file: ListedFile, size: u64) -> Self {
         let end = AtomicU64::new(size);
-        Self { number, file, space: None, page: None, holes: false, encrypted: false, size, end }
+        Self { number, file, space: None, flags: None, page: None, holes: false, encrypted: false, size, end }
+    }
+
+    /// What tells it from all other files of this server also in the next backup, whatever its name is then: the number of the
+    /// tablespace, which is never given again. Further files of the system tablespace keep their names.
+    pub fn identity(&self) -> Option<String> {
+        match (self.file.role, self.space) {
+            (Role::System { .. }, _) => Some(format!("space:0:{}", self.file.name)),
+            (_, Some(space)) => Some(format!("space:{space}")),
+            (_, None) => None,
+        }
     }
 
     /// What is read at once is a multiple of so many bytes, and begins at one: a page, at least [`PIECE_UNIT`].
@@ -152,6 +164,7 @@ impl DataFile {
             Err(error) => return Err(error),
         };
         let size = size_of(&opened)?;
+        let mut flags = None;
         let (mut space, mut format, mut first_page, mut doublewrite, mut encrypted) = (None, None, 0, None, false);
         if let Role::System { index } = file.role {
             encrypted = system.encrypted;
@@ -162,14 +175,14 @@ impl DataFile {
         } else if file.role != Role::Other {
             let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
             if let Some(head) = read_head(&opened, &mut memory)? {
-                (space, format) = (Some(head.space), Some(head.format));
+                (space, format, flags) = (Some(head.space), Some(head.format), Some(head.flags));
                 encrypted = is_encrypted(&head, &memory);
             }
         }
         let page = format.map(|format| format.physical_size());
         let holes = format.is_some_and(|format| format.has_holes());
         let (number, end) = (number(), AtomicU64::new(0));
-        let entry = Entry { number, file, space, page, holes, encrypted, size, end };
+        let entry = Entry { number, file, space, flags, page, holes, encrypted, size, end };
         Ok(Some(Self { entry: Arc::new(entry), opened, format, first_page, doublewrite }))
     }
 

@@ -37,7 +37,7 @@ pub use places::Places;
 pub use reconcile::{Copied, Present, Reconciled, reconcile};
 pub use stages::{Blocked, Stage, Stages};
 pub use statements::{Row, Statements, server_lsn, variables};
-pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader};
+pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader, Told};
 
 use super::position::BinlogPosition;
 use super::redo::header::Checkpoint;
@@ -177,9 +177,9 @@ impl HotCopy {
         self.work.files()
     }
 
-    /// The unit of a file that has begun, in bytes: see [`CopiedFile::unit`].
-    pub fn unit(&self, file: FileNumber) -> Option<u32> {
-        self.work.unit_of(file)
+    /// What is known of a file that has begun.
+    pub fn told(&self, file: FileNumber) -> Option<Told> {
+        self.work.told(file)
     }
 
     /// Bytes read so far.

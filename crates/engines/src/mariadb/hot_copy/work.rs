@@ -76,8 +76,8 @@ struct State {
     /// How many readers are opening or reading a file just now.
     busy: usize,
     entries: Vec<Arc<Entry>>,
-    /// The unit of each file that has begun, by its number; 0 where it has not.
-    units: Vec<u32>,
+    /// Of each file that has begun, by its number.
+    told: Vec<Option<Told>>,
     /// The redo log, in its order.
     log: VecDeque<Chunk>,
     /// Files that are in memory.
@@ -87,13 +87,24 @@ struct State {
 }
 
 impl State {
-    fn know_unit(&mut self, entry: &Entry) {
+    fn know(&mut self, entry: &Entry) {
         let place = entry.number.0 as usize;
-        if self.units.len() <= place {
-            self.units.resize(place + 1, 0);
+        if self.told.len() <= place {
+            self.told.resize(place + 1, None);
         }
-        self.units[place] = entry.stored_unit();
+        self.told[place] = Some(Told { unit: entry.stored_unit(), identity: entry.identity(), flags: entry.flags });
     }
+}
+
+/// What is known of a file from its begin on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// See [`Entry::stored_unit`].
+    pub unit: u32,
+    /// See [`Entry::identity`].
+    pub identity: Option<String>,
+    /// See [`Entry::flags`].
+    pub flags: Option<u32>,
 }
 
 /// Bytes of a file that wait in memory for a reader.
@@ -134,10 +145,11 @@ impl Work {
         self.numbers.load(Ordering::Relaxed)
     }
 
-    /// The unit of a file that has begun, in bytes.
-    pub fn unit_of(&self, file: FileNumber) -> Option<u32> {
-        let known = self.lock().units.get(file.0 as usize).copied().filter(|unit| *unit > 0);
-        known.or((file == LOG).then_some(PIECE_UNIT as u32))
+    /// What is known of a file that has begun.
+    pub fn told(&self, file: FileNumber) -> Option<Told> {
+        let log = || Told { unit: PIECE_UNIT as u32, identity: None, flags: None };
+        let told = self.lock().told.get(file.0 as usize).cloned().flatten();
+        told.or_else(|| (file == LOG).then(log))
     }
 
     /// The pages that stayed bad so far, the first of them.
@@ -184,7 +196,7 @@ impl Work {
         let number = FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
         let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64));
         let mut state = self.lock();
-        state.know_unit(&entry);
+        state.know(&entry);
         if !bytes.is_empty() {
             state.kept.push_back(Chunk { file: number, offset: 0, bytes, given: 0 });
             self.changed.notify_all();
@@ -299,7 +311,7 @@ impl Work {
                 return Err(refused_encrypted(entry));
             }
             let mut state = self.lock();
-            state.know_unit(&opened.entry);
+            state.know(&opened.entry);
             state.entries.push(Arc::clone(&opened.entry));
             state.open.push_back((Arc::new(opened), 0));
         }
@@ -469,8 +481,8 @@ mod tests {
         assert_eq!(got.keys().copied().collect::<Vec<_>>(), [kept.number, FileNumber(2)]);
         assert!(got.values().all(|content| *content == bytes));
         assert_eq!(
-            (work.unit_of(kept.number), work.unit_of(LOG), work.unit_of(FileNumber(9))),
-            (Some(4096), Some(4096), None)
+            [kept.number, LOG, FileNumber(9)].map(|file| work.told(file).map(|told| told.unit)),
+            [Some(4096), Some(4096), None]
         );
     }
 
