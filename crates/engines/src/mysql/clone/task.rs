@@ -246,10 +246,13 @@ impl Task {
             Known::Gone => true,
             Known::File(file) => {
                 let end = data.offset + u64::from(data.length);
-                if end > file.size.max(data.file_size) {
+                // A file that has grown says so in its page 0, which another task may get later than this one its last pages.
+                let grows = data.stage == Stage::PageCopy;
+                if end > file.size.max(data.file_size) && !grows {
                     return Err(self.bad("data behind the end of its file"));
                 }
-                progress.with_files(|files| files.grow(id, data.file_size));
+                progress
+                    .with_files(|files| files.grow(id, if grows { data.file_size.max(end) } else { data.file_size }));
                 false
             }
         };
