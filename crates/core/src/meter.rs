@@ -69,6 +69,15 @@ impl Clock {
         }
     }
 
+    /// Books the time since the last lap as work, but for what was a wait for buffers.
+    pub fn lap_busy_but(&mut self, waited: Duration) {
+        let busy = self.account.busy;
+        self.lap(Spent::Busy);
+        let waited = waited.min(self.account.busy - busy);
+        self.account.busy -= waited;
+        self.account.blocked += waited;
+    }
+
     /// Books bytes that passed.
     pub fn pass(&mut self, bytes: u64) {
         self.account.bytes += bytes;
@@ -151,6 +160,17 @@ mod tests {
     fn the_stage_that_waits_least_is_the_bottleneck() {
         let stages = [stage("source", 30, 0, 70), stage("transform", 95, 3, 2), stage("sink", 20, 80, 0)];
         assert_eq!(bottleneck(&stages).unwrap().stage, "transform");
+    }
+
+    #[test]
+    fn a_wait_for_buffers_is_no_work() {
+        let mut clock = Clock::new();
+        std::thread::sleep(Duration::from_millis(5));
+        clock.lap_busy_but(Duration::from_millis(2));
+        assert_eq!(clock.account().blocked, Duration::from_millis(2));
+        assert!(clock.account().busy >= Duration::from_millis(3));
+        clock.lap_busy_but(Duration::from_secs(9));
+        assert!(clock.account().blocked < Duration::from_secs(1), "never more than the time there was");
     }
 
     #[test]

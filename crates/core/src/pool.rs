@@ -2,8 +2,10 @@
 //!
 //! Waiting for a free buffer is the only back-pressure in the pipeline.
 
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::io::Memory;
@@ -24,6 +26,16 @@ thread_local! {
 struct Free {
     buffers: Vec<Memory>,
     closed: bool,
+}
+
+thread_local! {
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// How long this thread has waited for free buffers since it last asked: whoever keeps its account books that as blocked, also
+/// where the buffers were taken deep inside of what it called.
+pub fn waited() -> Duration {
+    WAITED.take()
 }
 
 impl Pool {
@@ -78,7 +90,9 @@ impl Pool {
             if let Some(memory) = free.buffers.pop() {
                 return Ok(Buffer { memory: Some(memory), home: Arc::clone(self) });
             }
+            let begun = Instant::now();
             free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+            WAITED.set(WAITED.get() + begun.elapsed());
         }
     }
 

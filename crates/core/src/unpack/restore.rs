@@ -22,7 +22,7 @@ use crate::media::{
 };
 use crate::meter::{Account, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
-use crate::pool::{Buffer, Piece, Pool};
+use crate::pool::{self, Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
 use crate::threads;
 
@@ -119,8 +119,8 @@ impl Unpack<'_> {
                 return;
             }
             thread::scope(|scope| {
-                // Room for all that the pool can hold: a short queue would make each hand-over wait for a thread to wake.
-                let (to_workers, blocks) = bounded::<Work>(self.plan.input_buffers);
+                // With room for a single block each, every hand-over would wait for a thread to wake.
+                let (to_workers, blocks) = bounded::<Work>(self.plan.workers * 4);
                 let (to_writers, writes) = unbounded::<Write>();
                 let (shared, parsed, output, families) = (&shared, &parsed, &output, set.families_mut());
                 let start = move || {
@@ -178,8 +178,9 @@ impl Unpack<'_> {
         let device = family.device().to_owned();
         let mut parser = Parser::new(family, shared.data_key, self.input, ahead, shared.tally.weights())?;
         let mut position = 0;
+        pool::waited(); // What came before is nobody's account.
         while let Some(block) = parser.next()? {
-            clock.lap(Spent::Busy);
+            clock.lap_busy_but(pool::waited());
             self.halt.check()?;
             let end = block.offset + block.bytes.len() as u64;
             clock.pass(end - position);
