@@ -407,6 +407,18 @@ fn encrypted_tables_whose_last_changes_are_in_clear_in_the_log_need_encrypted_me
     assert_eq!(manifest[0]["position"]["last"]["encrypted_tablespaces"].as_u64(), Some(1), "{manifest}");
 }
 
+#[test]
+fn a_file_that_somebody_copied_beside_a_table_does_not_make_the_set_unreadable() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    source.sql("FLUSH TABLES shop.quiet FOR EXPORT");
+    fs::copy(source.datadir().join("shop/quiet.ibd"), source.datadir().join("shop/quiet_before.ibd")).unwrap();
+    backup(&world, &source, "--to a/").done();
+    world.run("verify --from a").done();
+    world.run("restore --from a --into dir:copy").done();
+    assert!(world.at("copy/shop/quiet.ibd").is_file() && world.at("copy/shop/quiet_before.ibd").is_file());
+}
+
 /// So slow that it lasts for half a minute.
 const SLOW: &str = "--throttle 700KiB/s --max-transfer-size 64KiB --to a/ --to b/";
 

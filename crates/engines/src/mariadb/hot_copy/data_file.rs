@@ -61,7 +61,9 @@ impl Entry {
     pub fn identity(&self) -> Option<String> {
         match (self.file.role, self.space) {
             (Role::System { .. }, _) => Some(format!("space:0:{}", self.file.name)),
-            (_, Some(space)) => Some(format!("space:{space}")),
+            (_, Some(space)) if !self.file.ambiguous => Some(format!("space:{space}")),
+            // Another file has that number too.
+            (_, Some(_)) => None,
             (_, None) => None,
         }
     }
@@ -368,7 +370,13 @@ mod tests {
     }
 
     fn open(path: &Path) -> DataFile {
-        let file = ListedFile { name: "a.ibd".into(), path: path.into(), elsewhere: false, role: Role::Table };
+        let file = ListedFile {
+            name: "a.ibd".into(),
+            path: path.into(),
+            elsewhere: false,
+            ambiguous: false,
+            role: Role::Table,
+        };
         DataFile::open(file, &SystemTablespace::default(), Mode::Auto, || FileNumber(7)).unwrap().unwrap()
     }
 
@@ -430,7 +438,13 @@ mod tests {
     fn a_file_that_is_gone_is_none_and_one_without_a_page_0_is_copied_as_it_stands() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.ibd");
-        let file = ListedFile { name: "a.ibd".into(), path: path.clone(), elsewhere: false, role: Role::Table };
+        let file = ListedFile {
+            name: "a.ibd".into(),
+            path: path.clone(),
+            elsewhere: false,
+            ambiguous: false,
+            role: Role::Table,
+        };
         assert!(
             DataFile::open(file.clone(), &SystemTablespace::default(), Mode::Auto, || FileNumber(1)).unwrap().is_none()
         );

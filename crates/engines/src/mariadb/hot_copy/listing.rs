@@ -19,6 +19,8 @@ pub struct ListedFile {
     pub path: PathBuf,
     /// Whether it is said to be elsewhere: by an `.isl` beside the table definition, or by a variable of the server.
     pub elsewhere: bool,
+    /// Another file has the same tablespace number: nobody can say which of them it is.
+    pub ambiguous: bool,
     /// What it is a file of.
     pub role: Role,
 }
@@ -88,12 +90,18 @@ pub fn list(places: &Places) -> Result<Listing> {
     let mut listing = Listing::default();
     for (index, path) in places.system_files.iter().enumerate() {
         let (name, elsewhere) = name_of(path, &places.datadir);
-        listing.tablespaces.push(ListedFile { name, path: path.clone(), elsewhere, role: Role::System { index } });
+        listing.tablespaces.push(ListedFile {
+            name,
+            path: path.clone(),
+            elsewhere,
+            ambiguous: false,
+            role: Role::System { index },
+        });
     }
     for (name, path) in entries(&places.undo_directory)? {
         if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
-            listing.tablespaces.push(ListedFile { name, path, elsewhere, role: Role::Undo });
+            listing.tablespaces.push(ListedFile { name, path, elsewhere, ambiguous: false, role: Role::Undo });
         }
     }
     listing.others = aria_log(places)?;
@@ -144,13 +152,19 @@ fn list_database(database: &str, folder: &Path, listing: &mut Listing, unknown: 
         let name = format!("{database}/{file}");
         let suffix = file.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         if suffix == "ibd" {
-            listing.tablespaces.push(ListedFile { name, path, elsewhere: false, role: Role::Table });
+            listing.tablespaces.push(ListedFile { name, path, elsewhere: false, ambiguous: false, role: Role::Table });
         } else if OTHER_SUFFIXES.contains(&suffix) {
             if suffix == "isl"
                 && let Some(target) = read_link(&path)?
             {
                 let table = format!("{}.ibd", name.trim_end_matches(".isl"));
-                listing.tablespaces.push(ListedFile { name: table, path: target, elsewhere: true, role: Role::Table });
+                listing.tablespaces.push(ListedFile {
+                    name: table,
+                    path: target,
+                    elsewhere: true,
+                    ambiguous: false,
+                    role: Role::Table,
+                });
             }
             listing.others.push(OtherFile { name, path, settles });
         } else if !KNOWN_SUFFIXES.contains(&suffix) && path.is_file() {

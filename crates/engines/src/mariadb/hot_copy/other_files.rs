@@ -128,8 +128,13 @@ impl<'a> OtherFiles<'a> {
             return Ok(false);
         }
         self.taken.remove(&file.name);
-        let listed =
-            ListedFile { name: file.name.clone(), path: file.path.clone(), elsewhere: false, role: Role::Other };
+        let listed = ListedFile {
+            name: file.name.clone(),
+            path: file.path.clone(),
+            elsewhere: false,
+            ambiguous: false,
+            role: Role::Other,
+        };
         if let Some(entry) = self.work.keep(listed, stamp.size)? {
             self.kept += entry.size;
             *round = Round { files: round.files + 1, bytes: round.bytes + entry.size };
@@ -160,7 +165,7 @@ impl<'a> OtherFiles<'a> {
             let Some(stamp) = stamp_of(file)? else { continue };
             stamps.insert(file.name.as_str(), (*file, stamp, stamp.is_settled()));
             let (name, path) = (file.name.clone(), file.path.clone());
-            listed.push(ListedFile { name, path, elsewhere: false, role: Role::Other });
+            listed.push(ListedFile { name, path, elsewhere: false, ambiguous: false, role: Role::Other });
         }
         let mut round = Round::default();
         for entry in self.work.copy(listed, check)? {

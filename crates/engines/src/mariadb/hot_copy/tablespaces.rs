@@ -1,5 +1,6 @@
 //! The copied tablespaces, and what is done to them round by round until names and numbers fit what the server has.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -63,7 +64,14 @@ impl<'a> Tablespaces<'a> {
         let plan = reconcile(&copied, &present);
         self.copies = system;
         self.copies.extend(plan.keep.iter().map(|(copy, now)| (Arc::clone(&tables[*copy].0), there[*now].clone())));
-        let new: Vec<ListedFile> = plan.copy.iter().map(|now| there[*now].clone()).collect();
+        let mut numbers: HashMap<u32, usize> = HashMap::new();
+        for space in present.iter().filter_map(|file| file.space) {
+            *numbers.entry(space).or_default() += 1;
+        }
+        let twice =
+            |now: usize| present[now].space.is_some_and(|space| numbers.get(&space).is_some_and(|count| *count > 1));
+        let new: Vec<ListedFile> =
+            plan.copy.iter().map(|now| ListedFile { ambiguous: twice(*now), ..there[*now].clone() }).collect();
         let count = new.len() as u64;
         if count > 0 {
             self.copy(new, check)?;

@@ -410,7 +410,7 @@ mod tests {
     }
 
     fn file(path: &std::path::Path, role: Role) -> ListedFile {
-        ListedFile { name: "a".into(), path: path.into(), elsewhere: false, role }
+        ListedFile { name: "a".into(), path: path.into(), elsewhere: false, ambiguous: false, role }
     }
 
     /// Everything that a reader with so large a buffer is given, by file; each piece where it may be.
