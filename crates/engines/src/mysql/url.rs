@@ -147,7 +147,9 @@ impl ServerAddress {
             "ssl-mode" => {
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == value);
                 let names = TlsMode::ALL.map(|(name, _)| name).join(", ");
-                let unknown = || Error::usage("ssl-mode", format!("`{value}` is none"), format!("known are: {names}"));
+                // Of a URL that was put together wrongly the value may be anything: no more than a mode has is repeated.
+                let shown: String = value.chars().take(20).collect();
+                let unknown = || Error::usage("ssl-mode", format!("`{shown}` is none"), format!("known are: {names}"));
                 self.tls.mode = known.ok_or_else(unknown)?.1;
             }
             "ssl-ca" => self.tls.authority = Some(absolute(name, &value)?),
@@ -296,6 +298,13 @@ mod tests {
             assert!(text.contains("--password-file") && !text.contains("s3c"), "{text}");
             assert_eq!(error.verdict().exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn of_a_value_that_is_none_little_is_repeated() {
+        let url = "mysql://u@h/?ssl-mode=requiredmysql://u:a-long-and-good-password@h";
+        let error = ServerAddress::parse(url).unwrap_err().to_string();
+        assert!(error.contains("ssl-mode") && !error.contains("password"), "{error}");
     }
 
     #[test]
