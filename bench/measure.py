@@ -66,7 +66,8 @@ def remove(path):
 def files_under(path):
     if os.path.isfile(path):
         return [path]
-    return sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sorted(filter(os.path.isfile, paths))  # Not a server's socket.
 
 
 def make_durable(paths):

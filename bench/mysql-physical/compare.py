@@ -152,7 +152,7 @@ def mariadb_cases(options, kind, server, work, size):
     for codec, packer in PACKERS.items():
         piped = f"{shown} --stream=mbstream | {packer}"
         for place, end in (("null", "/dev/null"), ("disk", out)):
-            cases.append(Case(f"mariadb-backup | {packer[:-3]} to {place}", ["bash", "-o", "pipefail", "-c", f"{piped} > {end}"], size,
+            cases.append(Case(f"mariadb-backup, {packer[:-3]}, to {place}", ["bash", "-o", "pipefail", "-c", f"{piped} > {end}"], size,
                               [f"{out}.tmp"] + ([out] if place == "disk" else [])))
     # One backup of each tool, restored again and again, until the server answers.
     kept = os.path.join(work, "kept")
@@ -214,7 +214,7 @@ def wanted(kind):
     rows = [("fullbore none to nul:", ["mariadb-backup to null"], 1.5), ("fullbore none to nul:", ["fio read"], 0.9)]
     for codec, target in (("lz4", 2.5), ("zstd:1", 1.6), ("gzip:1", 3.5)):
         for place, device in (("null", "nul:"), ("disk", "disk")):
-            rows.append((f"fullbore {codec} to {device}", [f"mariadb-backup | {PACKERS[codec][:-3]} to {place}"], target))
+            rows.append((f"fullbore {codec} to {device}", [f"mariadb-backup, {PACKERS[codec][:-3]}, to {place}"], target))
     rows.append(("fullbore none to disk", ["mariadb-backup to a directory"], 1.0))
     rows.append(("fullbore lz4 restored to a started server", ["mariadb-backup lz4 restored to a started server"], 2))
     return rows
