@@ -176,3 +176,22 @@ fn a_password_is_neither_in_an_error_nor_in_the_report() {
     }
     world.run("backup oracle://u:sekret@h/x --to a/").with_code(2).says(&["oracle://u:***@h/x"]);
 }
+
+#[test]
+fn a_limit_that_could_not_be_measured_is_none_and_stops_no_backup() {
+    let world = World::with_small_set("");
+    // Smaller than one write: reading and writing at once tells nothing.
+    world.run("backup sqlite:app.db --to b/small.bore --measure-limit --report json:report.json").done();
+    let report: serde_json::Value = serde_json::from_slice(&world.read("report.json")).unwrap();
+    assert!(report["limit"]["copy_mib_per_s"].is_null(), "{report}");
+    assert!(report["limit"]["mib_per_s"].as_f64() > Some(0.0), "{report}");
+    // No file may be as large as the probe's; the backup is far smaller. The unit is 512 bytes.
+    let program = env!("CARGO_BIN_EXE_fullbore");
+    let script = format!(
+        "ulimit -f 40000; exec {program} backup sqlite:app.db --to b/limited.bore --measure-limit --report json:limited.json"
+    );
+    let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(world.folder()).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&world.read("limited.json")).unwrap();
+    assert!(report["limit"]["sink_mib_per_s"].is_null(), "{report}");
+}
