@@ -27,6 +27,13 @@ pub struct FoundSet {
     pub names: Vec<String>,
 }
 
+impl FoundSet {
+    /// True for what a killed or running backup has under its working names: it was never a backup.
+    pub fn is_unfinished(&self) -> bool {
+        self.interrupted && self.incomplete.is_some()
+    }
+}
+
 /// What the user said about which set is meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {

@@ -86,18 +86,13 @@ pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Remarks)> {
         incomplete: heap
             .sets
             .iter()
-            .any(|found| found.set.incomplete.is_some() && !(any_whole && is_unfinished(found))),
+            .any(|found| found.set.incomplete.is_some() && !(any_whole && found.set.is_unfinished())),
     };
     if !any_whole {
         remarks.warnings.extend(leftovers.iter().map(named));
     }
     remarks.warnings.extend(chain::clock_doubts(&heap.known(), jiff::Timestamp::now().as_microsecond()));
     Ok((summaries, remarks))
-}
-
-/// True for what a killed or running backup has under its working names.
-fn is_unfinished(found: &Found) -> bool {
-    found.set.incomplete.is_some() && found.set.interrupted
 }
 
 fn summary(found: &Found) -> Result<SetSummary> {
@@ -148,7 +143,7 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest
         let (mut manifests, mut notes) = (Vec::new(), Vec::new());
         let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
         // Beside whole sets that of a killed or running backup is no news here.
-        for found in heap.sets.iter().filter(|found| !(any_whole && is_unfinished(found))) {
+        for found in heap.sets.iter().filter(|found| !(any_whole && found.set.is_unfinished())) {
             if let Some(why) = &found.set.incomplete {
                 notes.push(format!("{} cannot be read: {why}", chain::title(&found.set)));
                 continue;

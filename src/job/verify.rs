@@ -110,13 +110,12 @@ fn unreadable(found: Vec<media::Unreadable>, nothing_else: bool, all: bool, repo
 
 /// All sets, without those that a killed backup has never finished, if there is any other.
 fn all_but_leftovers(known: &[FoundSet], report: &mut Report) -> Vec<usize> {
-    let unfinished = |set: &FoundSet| set.interrupted && set.incomplete.is_some();
-    if known.iter().all(unfinished) {
+    if known.iter().all(FoundSet::is_unfinished) {
         return (0..known.len()).collect();
     }
-    let left_out = known.iter().filter(|set| unfinished(set));
+    let left_out = known.iter().filter(|set| set.is_unfinished());
     report.notes.extend(left_out.map(|set| format!("not verified: {} was never finished", chain::title(set))));
-    (0..known.len()).filter(|&at| !unfinished(&known[at])).collect()
+    (0..known.len()).filter(|&at| !known[at].is_unfinished()).collect()
 }
 
 /// The first of several errors; the others become warnings.
