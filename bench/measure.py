@@ -186,15 +186,20 @@ def table(figures, failures):
     return lines + [f"| {name} | failed: {reason.splitlines()[-1]} | | | | |" for name, reason in failures.items()]
 
 
-def ratio_rows(figures, wanted):
-    """What `wanted` (name, others, target) asks for: (what, median of the rounds' ratios of durable times, target)."""
-    def speeds(name):
-        return [figure["bytes"] / figure["durable_s"] for figure in figures.get(name, [])]
+def speeds(figures, name, key="durable_s"):
+    """Bytes per second of a case, round by round; none where it did not run."""
+    return [figure["bytes"] / figure[key] for figure in figures.get(name, [])]
 
-    found = []
-    for name, others, target in wanted:
-        columns = [speeds(other) for other in others if other in figures]
-        rounds = list(zip(speeds(name), *columns))
-        value = statistics.median(row[0] / max(row[1:]) for row in rounds) if columns and rounds else None
-        found.append((f"{name} / {' or '.join(others)}", value, target))
-    return found
+
+def median_ratio(figures, name, others, key="durable_s"):
+    """A case against the best of others: the median of the ratios within the rounds. None where either did not run."""
+    columns = [speeds(figures, other, key) for other in others if other in figures]
+    rounds = list(zip(speeds(figures, name, key), *columns))
+    return statistics.median(row[0] / max(row[1:]) for row in rounds) if columns and rounds else None
+
+
+def judged(value, target):
+    """A ratio and what to say of it, for a table."""
+    if value is None:
+        return "–", "not measured"
+    return f"{value:.2f}", "met" if value >= target else f"short by {1 - value / target:.0%}"

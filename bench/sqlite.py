@@ -26,8 +26,8 @@ import subprocess
 import sys
 import tempfile
 
-from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, machine, run_rounds, say,
-                     size_of, table)
+from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, judged, machine,
+                     median_ratio, run_rounds, say, size_of, speeds, table)
 
 STRIPES = 4
 CODECS = ("none", "lz4", "zstd:1", "gzip:1")
@@ -192,16 +192,9 @@ def codec_speeds(database):
 
 def ratios(figures, codecs, cores):
     """The targets: (what, measured, target, as-run measured or None). A ratio is the median of the rounds' ratios."""
-    def speeds(name, key="durable_s"):
-        return [figure["bytes"] / figure[key] for figure in figures.get(name, [])]
-
-    def against(name, others, target, best=max):
-        rows = []
-        for key in ("durable_s", "as_run_s"):
-            columns = [speeds(other, key) for other in others if other in figures]
-            rounds = list(zip(speeds(name, key), *columns))
-            rows.append(statistics.median(row[0] / best(row[1:]) for row in rounds) if columns and rounds else None)
-        found.append((f"{name} / {' or '.join(others)}", rows[0], target, rows[1]))
+    def against(name, others, target):
+        durable, as_run = (median_ratio(figures, name, others, key) for key in ("durable_s", "as_run_s"))
+        found.append((f"{name} / {' or '.join(others)}", durable, target, as_run))
 
     found = []
     against("fullbore none to nul:", ["fio read"], 0.95)
@@ -214,10 +207,10 @@ def ratios(figures, codecs, cores):
         against(f"fullbore {codec} to disk", [peer], target)
     for peer in ("restic", "kopia"):
         against("fullbore zstd:1 to disk", [peer], 3)
-    disk = [max(pair) for pair in zip(speeds("cp") or speeds("dd direct"), speeds("dd direct") or speeds("cp"))]
+    disk = [max(pair) for pair in zip(speeds(figures, "cp") or speeds(figures, "dd direct"), speeds(figures, "dd direct") or speeds(figures, "cp"))]
     for codec in CODECS[1:]:
         limit = cores * codecs[codec] if codec in codecs else None
-        rows = [own / min(best, limit or best) for own, best in zip(speeds(f"fullbore {codec} to disk"), disk)]
+        rows = [own / min(best, limit or best) for own, best in zip(speeds(figures, f"fullbore {codec} to disk"), disk)]
         what = f"min(disk, {cores} cores × codec in memory)" if limit else "disk (codec in memory was not measured)"
         found.append((f"fullbore {codec} to disk / {what}", statistics.median(rows) if rows else None, 0.9, None))
     for codec in ("none", "lz4"):
@@ -258,8 +251,7 @@ def markdown(result):
     lines += table(result["figures"], result["failures"])
     lines += ["", "| target | durable | as run | wanted | |", "|---|---:|---:|---:|---|"]
     for what, value, target, as_run in result["ratios"]:
-        shown = "–" if value is None else f"{value:.2f}"
-        verdict = "not measured" if value is None else "met" if value >= target else f"short by {1 - value / target:.0%}"
+        shown, verdict = judged(value, target)
         lines.append(f"| {what} | {shown} | {'' if as_run is None else f'{as_run:.2f}'} | ≥ {target} | {verdict} |")
     for what, value, bound, unit in result["bounds"]:
         verdict = "met" if value <= bound else "over"

@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, Failed, files_under, fio_engine, fio_seconds, machine,  # noqa: E402
-                     measure, ratio_rows, run_rounds, say, size_of, table)
+                     judged, measure, median_ratio, run_rounds, say, size_of, table)
 
 SERVER = os.path.join(ROOT, "tests", "servers", "server")
 KINDS = ("mariadb-11.8", "mariadb-10.11", "mysql-9")
@@ -220,6 +220,11 @@ def wanted(kind):
     return rows
 
 
+def ratios(figures, rows):
+    """(what, measured, target) of each of `rows`."""
+    return [(f"{name} / {' or '.join(others)}", median_ratio(figures, name, others), target) for name, others, target in rows]
+
+
 def matrix(options, kind, server, work, size):
     """Threads x codecs, as the tables that DBAs publish: rows of Markdown."""
     lines = ["", "| threads | codec | | seconds | MiB/s | stored MiB | limit |", "|---:|---|---|---:|---:|---:|---|"]
@@ -256,8 +261,7 @@ def markdown(result):
     lines += table(result["figures"], result["failures"])
     lines += ["", "| target | ratio | wanted | |", "|---|---:|---:|---|"]
     for what, value, target in result["ratios"]:
-        shown = "–" if value is None else f"{value:.2f}"
-        verdict = "not measured" if value is None else "met" if value >= target else f"short by {1 - value / target:.0%}"
+        shown, verdict = judged(value, target)
         lines.append(f"| {what} | {shown} | ≥ {target} | {verdict} |")
     return "\n".join(lines + result["matrix"]) + "\n"
 
@@ -289,7 +293,7 @@ def compare(options, kind):
         figures, failures = run_rounds(cases, options.rounds, work)
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "kind": kind, "size": size,
                   "tables": options.tables, "rounds": options.rounds - 1, "machine": machine(options.fullbore, work, PEERS),
-                  "figures": figures, "failures": failures, "ratios": ratio_rows(figures, wanted(kind)),
+                  "figures": figures, "failures": failures, "ratios": ratios(figures, wanted(kind)),
                   "matrix": matrix(options, kind, server, work, size) if options.matrix else []}
         stem = os.path.join(ROOT, "bench", "results", f"{kind}-{result['date'][:10]}" + ("-quick" if options.quick else "")
                             + ("-part" if options.only else ""))
