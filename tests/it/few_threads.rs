@@ -11,6 +11,9 @@ use crate::world::World;
 /// A user of nobody else's: what it runs counts against its own limit on processes only.
 const STRANGER: u32 = 64_123;
 
+/// What libraries say when an allocation fails and they end the process; the last when a thread gets no signal stack.
+const DIED_OF_MEMORY: [&str; 3] = ["memory allocation of", "out of memory", "failed to allocate an alternative stack"];
+
 /// Runs `fullbore LINE` behind `guard` (`prlimit …`), with a report; it has to end by itself, well or with one error. `None`
 /// when an allocation failed inside a library, which ends a process at once: nothing can be said then, but nothing may look whole.
 fn guarded(world: &World, guard: &str, line: &str) -> Option<Ended> {
@@ -26,7 +29,7 @@ fn guarded(world: &World, guard: &str, line: &str) -> Option<Ended> {
     let line = format!("{command:?}");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("memory allocation of") || said.contains("out of memory") {
+    if DIED_OF_MEMORY.iter().any(|words| said.contains(words)) {
         assert!(begun.elapsed() < Duration::from_secs(60), "it hung: {guard}: {said}");
         return None;
     }

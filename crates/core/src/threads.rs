@@ -3,7 +3,9 @@
 //! A limit on processes (`ulimit -u`, `pids.max`) or on address space (`ulimit -v`) may leave a job with some of its
 //! threads. Who starts one stops the job by [`Halt`](crate::halt::Halt) then, so that those which run end by themselves.
 
+use std::hint::black_box;
 use std::io;
+use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use crate::error::{Error, Result};
@@ -26,7 +28,14 @@ pub fn start_in<'scope, T: Send + 'scope>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    builder(name).and_then(|builder| builder.spawn_scoped(scope, work)).map_err(|error| refused(name, error))
+    let (begins, begun) = mpsc::channel();
+    let first = move || {
+        settle(begins);
+        work()
+    };
+    let started = builder(name).and_then(|builder| builder.spawn_scoped(scope, first));
+    let _ = begun.recv(); // An error is what both say: it runs, or it never will.
+    started.map_err(|error| refused(name, error))
 }
 
 /// Runs `work` in a thread that nobody has to wait for; `name` as for [`start_in`].
@@ -34,7 +43,23 @@ pub fn start_in<'scope, T: Send + 'scope>(
 /// # Errors
 /// As [`start_in`].
 pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    builder(name).and_then(|builder| builder.spawn(work)).map_err(|error| refused(name, error))
+    let (begins, begun) = mpsc::channel();
+    let first = move || {
+        settle(begins);
+        work()
+    };
+    let started = builder(name).and_then(|builder| builder.spawn(first));
+    let _ = begun.recv(); // As above.
+    started.map_err(|error| refused(name, error))
+}
+
+/// The first line of every thread: takes the heap that the allocator has for it, and lets who started it go on.
+///
+/// For a moment an allocator maps twice the address space that it keeps (glibc: 128 MiB for a heap of 64). A thread that
+/// is being started at that moment would find none for its signal stack, which ends the process: hence one after another.
+fn settle(begins: Sender<()>) {
+    drop(black_box(Box::new(0_u8)));
+    drop(begins);
 }
 
 fn builder(name: &str) -> io::Result<Builder> {

@@ -3,7 +3,7 @@
 use std::thread;
 
 use fullbore_core::halt::Halt;
-use fullbore_core::{Error, Result};
+use fullbore_core::{Result, threads};
 
 use super::clone::descriptor::{Stage, StateDescriptor};
 use super::clone::donor::Donor;
@@ -49,12 +49,12 @@ pub fn run(mut donor: Donor, target: &dyn CloneTarget, halt: &Halt) -> Result<Ve
     let tasks = donor.take_tasks();
     thread::scope(|scope| {
         for mut task in tasks {
-            let name = format!("clone-{}", task.number());
+            let name = format!("connection {} of the clone", task.number());
             let work = move || {
                 halt.watch(run_task(&mut task, target));
             };
-            if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, work) {
-                halt.stop(Error::io("start a thread for", "a connection of the clone", error));
+            if halt.watch(threads::start_in(scope, &name, work)).is_none() {
+                break;
             }
         }
     });
