@@ -8,6 +8,7 @@ mod fault;
 mod fault_sink;
 mod fault_supply;
 mod memory;
+mod open_engine_conforms;
 
 pub use codec_conforms::codec_conforms;
 pub use conform::{sink_conforms, supply_conforms};
@@ -16,3 +17,4 @@ pub use fault::{Fault, FaultPlan};
 pub use fault_sink::FaultSink;
 pub use fault_supply::FaultSupply;
 pub use memory::{MemorySink, MemorySupply, Shelf};
+pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms};

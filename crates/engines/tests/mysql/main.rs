@@ -1,6 +1,7 @@
 //! MySQL and MariaDB against real servers: they must be installed (`tests/servers/install`).
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+mod conformance;
 mod copies;
 mod directory;
 mod interrupted;
