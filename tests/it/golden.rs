@@ -184,7 +184,7 @@ fn open_sets_of_the_independent_writer_are_verified_and_restored() {
 
 /// All files below a directory, with their bytes.
 #[cfg(feature = "mysql")]
-fn files_below(root: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+pub fn files_below(root: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
     let (mut found, mut left) = (std::collections::BTreeMap::new(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(directory).unwrap() {

@@ -10,6 +10,8 @@ mod few_threads;
 mod forge;
 mod forged_media;
 mod golden;
+#[cfg(all(feature = "mariadb", feature = "mysql"))]
+mod golden_servers;
 mod heaps;
 mod hostile_media;
 mod init;

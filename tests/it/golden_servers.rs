@@ -1,0 +1,141 @@
+//! Golden media of servers: open sets that a real MySQL and a real MariaDB gave, restorable for ever, and startable as long as the series can
+//! be had. `format_v0/servers/` has them, with `digests`: one BLAKE3 for all files (names and bytes) that each set restores to.
+//!
+//! They are never regenerated once the format is frozen. Until then: remove the directory, then
+//! `cargo test --test it -- --ignored write_the_golden_media_of_servers`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::golden::{files_below, python};
+use crate::world::World;
+
+/// Set, what it is based on, and the server that gave it.
+const SETS: [(&str, Option<&str>, Kind); 3] = [
+    ("mariadb", None, Kind::Mariadb10),
+    ("mariadb-diff", Some("mariadb"), Kind::Mariadb10),
+    ("mysql", None, Kind::Mysql9),
+];
+/// What the servers' tables hold; the differential has one row more.
+const ASKED: &str = "SELECT COUNT(*), SUM(id), MAX(t) FROM golden.item";
+
+fn media() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/format_v0/servers")
+}
+
+/// A world with a copy of the media in `a/`.
+fn with_media() -> World {
+    let world = World::new();
+    for path in fs::read_dir(media()).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_some_and(|extension| extension == "bore") {
+            fs::copy(&path, world.at("a").join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    world
+}
+
+/// `--from` for both families of a set, and of its base.
+fn from(set: &str, base: Option<&str>) -> String {
+    let families = [Some(set), base].into_iter().flatten().flat_map(|set| (1..=2).map(move |family| (set, family)));
+    families.map(|(set, family)| format!("--from a/{set}-{family}.bore ")).collect()
+}
+
+/// One digest of all files below `root`; empty files too, but not directories.
+fn digest(root: &Path) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (path, bytes) in files_below(root) {
+        hasher.update(format!("{} {}\n", path.display(), blake3::hash(&bytes).to_hex()).as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Digest, and what the tables hold.
+fn expected(set: &str) -> (String, String) {
+    let text = fs::read_to_string(media().join("digests")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(' ').map(str::to_owned));
+    let line = line.unwrap_or_else(|| panic!("no digest of {set}"));
+    let (digest, rows) = line.split_once(' ').unwrap();
+    (digest.to_owned(), rows.to_owned())
+}
+
+/// Where root's password of the server that gave a set is: it is in the set's own tables.
+fn password(kind: Kind) -> PathBuf {
+    media().join(if kind == Kind::Mysql9 { "password-of-mysql" } else { "password-of-mariadb" })
+}
+
+fn options(kind: Kind) -> Options {
+    let options = Options::new().page_size("4k").redo("8M");
+    if kind == Kind::Mysql9 { options } else { options.option("innodb-log-buffer-size=2M") }
+}
+
+#[test]
+fn golden_media_of_servers_restore_to_what_they_always_did_and_the_servers_start() {
+    let world = with_media();
+    for (set, base, kind) in SETS {
+        let from = from(set, base);
+        world.run(&format!("verify {from}")).done();
+        world.run(&format!("restore {from} --into dir:{set}")).done();
+        let (files, rows) = expected(set);
+        assert_eq!(digest(&world.at(set)), files, "{set}");
+        let server = Server::start(kind, &options(kind).datadir(&world.at(set)).password_file(&password(kind)));
+        assert_eq!(server.sql(ASKED).trim(), rows, "{set}");
+    }
+}
+
+#[test]
+fn golden_media_of_servers_restore_with_the_independent_reader_too() {
+    let world = with_media();
+    for (set, base, _) in SETS {
+        world.run(&format!("restore {} --into dir:{set}", from(set, base))).done();
+        let mut line = format!("a/{set}-1.bore a/{set}-2.bore --stream-into {set}-again");
+        if let Some(base) = base {
+            line += &format!(" --base a/{base}-1.bore a/{base}-2.bore");
+        }
+        fs::create_dir(world.at(&format!("{set}-again"))).unwrap();
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let Some(ended) = python(&world, "golden media of servers with the independent reader", &arguments) else {
+            return;
+        };
+        ended.done();
+        let mut files = files_below(&world.at(set));
+        files.retain(|path, _| !path.starts_with("#clone")); // The engine's own marks.
+        assert!(files == files_below(&world.at(&format!("{set}-again"))), "{set}");
+    }
+}
+
+#[test]
+#[ignore = "writes tests/it/format_v0/servers; only when the format changes before it is frozen"]
+fn write_the_golden_media_of_servers() {
+    let media = media();
+    fs::create_dir(&media).expect("remove the directory first: golden media are not overwritten");
+    let world = World::new();
+    let mut digests = String::new();
+    for kind in [Kind::Mariadb10, Kind::Mysql9] {
+        let server = Server::start(kind, &options(kind));
+        fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
+        server.sql("CREATE DATABASE golden; CREATE TABLE golden.item (id INT PRIMARY KEY, t VARCHAR(99), KEY (t)) ENGINE=InnoDB; INSERT INTO golden.item VALUES (1, 'one'), (2, 'two'), (3, 'three')");
+        let scheme = if kind == Kind::Mysql9 { "mysql" } else { "mariadb" };
+        for (set, base, _) in SETS.into_iter().filter(|(_, _, of)| *of == kind) {
+            let differential = base.map_or(String::new(), |_| {
+                server.sql("INSERT INTO golden.item VALUES (4, 'zwei')");
+                format!("--kind differential --base a/{scheme}-1.bore --base a/{scheme}-2.bore")
+            });
+            let rows = server.sql(ASKED);
+            let plugin = if kind == Kind::Mysql9 { "--install-clone-plugin" } else { "" };
+            let url = format!("{scheme}://root@127.0.0.1:{}", server.port());
+            let ended = world.run(&format!("backup {url} --password-file password --to a/{set}-1.bore --to a/{set}-2.bore --compression zstd:19 --name golden {plugin} {differential}"));
+            assert!([0, 4].contains(&ended.code), "{ended}"); // A server without a binary log is worth a warning.
+            world.run(&format!("restore {} --into dir:{set}", from(set, base))).done();
+            digests += &format!("{set} {} {}\n", digest(&world.at(set)), rows.trim());
+        }
+        fs::copy(world.at("password"), password(kind)).unwrap();
+    }
+    for name in world.names("a") {
+        fs::copy(world.at("a").join(&name), media.join(&name)).unwrap();
+    }
+    fs::write(media.join("digests"), digests).unwrap();
+    let bytes: u64 = fs::read_dir(&media).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes < 4 << 20, "{bytes} bytes of golden media");
+}
