@@ -120,6 +120,10 @@ pub struct Backup {
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,
+    /// MySQL and MariaDB: back up pages that are damaged in the server's own files as they are, instead of ending. The set says so, and
+    /// a restore of it has to be asked for with the same flag.
+    #[arg(long)]
+    pub continue_after_error: bool,
     /// Read at most so much per second, e.g. 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
@@ -247,6 +251,15 @@ pub struct Restore {
     /// An option of the server for --start-check, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.
     #[arg(long, value_name = "OPTION", requires = "start_check")]
     pub server_option: Vec<String>,
+    /// Put tablespaces that stood outside of the server's data directory (DATA DIRECTORY) where they stood; nothing may be there.
+    #[arg(long)]
+    pub place_outside: bool,
+    /// Give the restored files of a server to this user, e.g. mysql or mysql:mysql, or by numbers [default: who restores].
+    #[arg(long, value_name = "USER[:GROUP]")]
+    pub owner: Option<String>,
+    /// Restore a set although pages of it were damaged already when it was made (with the same flag).
+    #[arg(long)]
+    pub continue_after_error: bool,
     /// Show what would be restored, in order, and stop.
     #[arg(long)]
     pub dry_run: bool,

@@ -60,6 +60,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
         password_file: args.password_file.clone(),
         accept_unverified: args.accept_unverified,
+        continue_after_error: args.continue_after_error,
         install_clone_plugin: args.install_clone_plugin,
     })
 }

@@ -2,7 +2,7 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
-use fullbore::job::restore::{self, Into, Request, StartCheck};
+use fullbore::job::restore::{self, Into, Owner, Request, StartCheck};
 
 use super::args::Restore;
 use super::show;
@@ -16,6 +16,9 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         mkdir: args.mkdir,
         dry_run: args.dry_run,
         integrity_check: args.integrity_check,
+        place_outside: args.place_outside,
+        owner: args.owner.as_deref().map(Owner::parse).transpose()?,
+        continue_after_error: args.continue_after_error,
         start_check: args
             .start_check
             .then(|| StartCheck { program: args.server_program.clone(), options: args.server_option.clone() }),

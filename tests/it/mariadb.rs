@@ -1,7 +1,7 @@
 //! A real MariaDB, copied while it is written to, restored into a directory, and started on it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -527,6 +527,73 @@ fn a_table_that_was_damaged_where_it_came_from_is_named_by_the_start_check() {
 }
 
 #[test]
+fn a_page_that_is_damaged_at_the_source_ends_the_backup_unless_it_was_asked_to_go_on() {
+    let world = World::new();
+    let mut source = server(&world, Kind::Mariadb11, &Options::new());
+    source.stop();
+    let table = fs::File::options().write(true).open(source.datadir().join("shop/quiet.ibd")).unwrap();
+    table.write_all_at(b"not what was written here", 6 * 16384 + 1000).unwrap();
+    source.start_again(&Options::new());
+    let refused = backup(&world, &source, "--to a/").with_code(1);
+    assert!(refused.err.contains("shop/quiet.ibd: page 6 is damaged in the server's own file"), "{refused}");
+    assert_eq!(world.names("a"), Vec::<String>::new());
+    assert_unlocked(&source);
+    backup(&world, &source, "--to a/ --continue-after-error").with_code(4).says(&["1 pages are damaged", "quiet.ibd"]);
+    let refused = world.run("restore --from a --into dir:copy").with_code(1);
+    assert!(refused.err.contains("damaged already") && !world.at("copy").exists(), "{refused}");
+    world
+        .run("restore --from a --into dir:copy --continue-after-error")
+        .with_code(4)
+        .says(&["page 6 of `shop/quiet.ibd`"]);
+    // That one table apart, everything is there.
+    let options = Options::new().datadir(&world.at("copy")).password_file(source.password_file().unwrap());
+    let restored = Server::start(Kind::Mariadb11, &options);
+    assert_eq!(restored.sql("SELECT COUNT(*) FROM shop.a").trim(), ROWS.to_string());
+}
+
+#[test]
+fn a_restore_fills_a_file_system_of_its_own_and_gives_the_files_to_the_server() {
+    let world = World::new();
+    let source = server(&world, Kind::Mariadb11, &Options::new());
+    backup(&world, &source, "--to a/").done();
+    let (user, group) = if program::is_root() { (64_123, 64_124) } else { owner_of(world.folder()) };
+    world.run(&format!("restore --from a --into dir:copy --owner {user}:{group}")).done();
+    for name in ["", "shop", "shop/quiet.ibd", "ibdata1", "mysql/user.frm"] {
+        let path = world.at("copy").join(name);
+        assert!(!path.exists() || owner_of(&path) == (user, group), "{}", path.display());
+    }
+    world.run("restore --from a --into dir:other --owner nobody-of-that-name").with_code(2).says(&["--owner"]);
+    let test = "a_restore_fills_a_file_system_of_its_own_and_gives_the_files_to_the_server";
+    let disk = world.at("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=600m", "tmpfs"]).arg(&disk).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        return program::skipped(test, "nothing can be mounted here");
+    }
+    let seen = std::panic::catch_unwind(|| {
+        // Ended in the middle, nothing is left there; then it is filled.
+        let name = &world.names("a")[0];
+        let mut family = world.read(&format!("a/{name}"));
+        let middle = family.len() / 2;
+        family[middle] ^= 1;
+        fs::write(world.at("b").join(name), family).unwrap();
+        let ended = world.run("restore --from b --into dir:disk").with_code(3);
+        assert!(world.names("disk").is_empty(), "{ended}");
+        world.run("restore --from a --into dir:disk").done();
+        world.run("restore --from a --into dir:disk").with_code(1).says(&["is not empty"]);
+        let same = Command::new("diff").arg("-r").arg(world.at("copy")).arg(&disk).output().unwrap();
+        assert!(same.status.success(), "{same:?}");
+    });
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    seen.unwrap();
+}
+
+fn owner_of(path: &Path) -> (u32, u32) {
+    let stat = fs::symlink_metadata(path).unwrap();
+    (std::os::unix::fs::MetadataExt::uid(&stat), std::os::unix::fs::MetadataExt::gid(&stat))
+}
+
+#[test]
 fn a_table_outside_of_the_data_directory_is_never_opened_where_its_source_stands() {
     let world = World::new();
     let mut source = server(&world, Kind::Mariadb11, &Options::new());
@@ -543,14 +610,15 @@ fn a_table_outside_of_the_data_directory_is_never_opened_where_its_source_stands
     let ended =
         world.run("restore --from a --into dir:copy").with_code(4).says(&["before the server is started, move"]);
     assert!(ended.err.contains("`shop/remote.ibd` to `"), "{ended}");
-    // What it says is done; then the server finds its table.
-    fs::create_dir(&there).unwrap();
-    fs::rename(world.at("copy/shop/remote.ibd"), there.join("remote.ibd")).unwrap();
-    let owner = fs::metadata(source.tablespaces()).unwrap();
-    for path in [&there, &there.join("remote.ibd")] {
-        let (user, group) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
-        std::os::unix::fs::chown(path, Some(user), Some(group)).unwrap();
-    }
-    let restored = started(&source, &world.at("copy"), Options::new());
+    assert!(!there.exists());
+    // Placed where it stood, as that server's user; then the server finds its table.
+    let (user, group) = owner_of(source.tablespaces());
+    let placed = format!("restore --from a --into dir:placed --place-outside --owner {user}:{group}");
+    world.run(&placed).with_code(1).says(&["remote.ibd", "does not exist", "--mkdir"]);
+    assert!(!world.at("placed").exists() && !there.exists());
+    world.run(&format!("{placed} --mkdir")).done();
+    assert!(!world.at("placed/shop/remote.ibd").exists() && owner_of(&there.join("remote.ibd")) == (user, group));
+    std::os::unix::fs::chown(&there, Some(user), Some(group)).unwrap();
+    let restored = started(&source, &world.at("placed"), Options::new());
     assert_eq!(restored.sql("SELECT COUNT(*) FROM shop.remote").trim(), "1000");
 }

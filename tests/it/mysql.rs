@@ -109,9 +109,25 @@ fn a_page_that_was_damaged_at_the_source_is_named_and_the_files_are_shown_with_t
     bytes[page * 16384 + 38..][..2].copy_from_slice(&[1, 2]); // Not empty, whatever stood there.
     fs::write(&path, &bytes).unwrap();
     source.start_again(&Options::new().binlog());
-    backup(&world, &source, "--install-clone-plugin --to a/").done();
+    let refused = backup(&world, &source, "--install-clone-plugin --to a/").with_code(1);
+    let refusal = format!("shop/item.ibd: page {page} is damaged in the server's own file");
+    assert!(refused.err.contains(&refusal) && refused.err.contains("--continue-after-error"), "{refused}");
+    assert_eq!(world.names("a"), Vec::<String>::new());
+    backup(&world, &source, "--to a/ --continue-after-error")
+        .with_code(4)
+        .says(&["1 pages are damaged", "shop/item.ibd"]);
     let named = format!("page {page} of `shop/item.ibd` was damaged already");
     world.run("verify --from a").with_code(4).says(&[&named, "checksum"]);
+    for into in ["nul:", "dir:copy"] {
+        let refused = world.run(&format!("restore --from a --into {into}")).with_code(1);
+        assert!(refused.err.contains("damaged already when it was made") && refused.err.contains("--set"), "{refused}");
+    }
+    assert!(!world.at("copy").exists());
+    world.run("restore --from a --into dir:copy --continue-after-error").with_code(4).says(&["damaged already"]);
+    assert_eq!(
+        fs::read(world.at("copy/shop/item.ibd")).unwrap()[page * 16384..][..16384],
+        bytes[page * 16384..][..16384]
+    );
     let files = world.run("inspect files --from a").done().text();
     let line = files.lines().find(|line| line.contains("shop/item.ibd")).unwrap();
     assert!(line.contains("pages of 16384"), "{files}");

@@ -7,6 +7,7 @@ pub mod innodb;
 pub mod mariadb;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+pub mod outside;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "mysql")]
@@ -48,6 +49,8 @@ pub struct Options {
     pub media_encrypted: bool,
     /// `--accept-unverified`: goes on with a series of the server that this program is not tested with.
     pub accept_unverified: bool,
+    /// `--continue-after-error`: pages that are damaged at the source are named and backed up as they are.
+    pub continue_after_error: bool,
     /// `--install-clone-plugin`: loads what the server lacks; it stays there.
     pub install_clone_plugin: bool,
 }
@@ -62,6 +65,7 @@ impl Default for Options {
             password_file: None,
             media_encrypted: false,
             accept_unverified: false,
+            continue_after_error: false,
             install_clone_plugin: false,
         }
     }
@@ -124,6 +128,18 @@ pub fn page_check(engine: &str, streams: &[ManifestStream]) -> Option<Box<dyn Pa
     None
 }
 
+/// What a backup says of pages that were damaged when it was made (with `--continue-after-error`); `position` is the one of its
+/// manifest. `None` when there were none.
+pub fn damaged_at_source(position: &serde_json::Value) -> Option<String> {
+    #[cfg(any(feature = "mariadb", feature = "mysql"))]
+    return innodb::damage::read(position);
+    #[cfg(not(any(feature = "mariadb", feature = "mysql")))]
+    {
+        let _ = position;
+        None
+    }
+}
+
 /// Bytes of one page of a file of `engine`; `None` of a file without pages.
 pub fn page_size(engine: &str, stream: &ManifestStream) -> Option<u32> {
     #[cfg(any(feature = "mariadb", feature = "mysql"))]
@@ -169,42 +185,51 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), format!("known are: {known}")))
 }
 
-/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it. `position` is the one of the
-/// backup's manifest.
+/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it.
 ///
 /// # Errors
-/// The directory cannot be written, the engine's files are of no directory, or cannot be restored here.
-pub fn begin_directory(engine: &str, directory: &std::path::Path, position: &serde_json::Value) -> Result<()> {
+/// The directory cannot be written, or the engine's files are of no directory.
+pub fn begin_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
     #[cfg(feature = "mysql")]
     if engine == "mysql" {
         return mysql::restore::begin(directory);
     }
     #[cfg(feature = "mariadb")]
     if engine == "mariadb" {
-        return mariadb::restore::begin(directory, position);
+        return mariadb::restore::begin(directory);
     }
-    let _ = (directory, position); // Unused in a build without servers.
+    let _ = directory; // Unused in a build without servers.
     Err(unknown_files(engine))
 }
 
-/// Makes a directory, whose files are all there and durable, one that a server starts on. What the user has to know before that.
+/// True for what [`begin_directory`] puts into a directory to keep servers from it.
+pub fn is_mark(name: &std::ffi::OsStr) -> bool {
+    #[cfg(feature = "mysql")]
+    if name == mysql::restore::MARKS {
+        return true;
+    }
+    #[cfg(feature = "mariadb")]
+    if name == mariadb::restore::IN_PROGRESS {
+        return true;
+    }
+    let _ = name; // Unused in a build without servers.
+    false
+}
+
+/// Makes a directory, whose files are all there and durable, one that a server starts on.
 ///
 /// # Errors
 /// As [`begin_directory`].
-pub fn finish_directory(
-    engine: &str,
-    directory: &std::path::Path,
-    position: &serde_json::Value,
-) -> Result<Vec<String>> {
+pub fn finish_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
     #[cfg(feature = "mysql")]
     if engine == "mysql" {
-        return mysql::restore::finish(directory).map(|()| Vec::new());
+        return mysql::restore::finish(directory);
     }
     #[cfg(feature = "mariadb")]
     if engine == "mariadb" {
-        return mariadb::restore::finish(directory, position);
+        return mariadb::restore::finish(directory);
     }
-    let _ = (directory, position); // Unused in a build without servers.
+    let _ = directory; // Unused in a build without servers.
     Err(unknown_files(engine))
 }
 

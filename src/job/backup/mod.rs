@@ -70,6 +70,8 @@ pub struct Request {
     pub password_file: Option<PathBuf>,
     /// `--accept-unverified`.
     pub accept_unverified: bool,
+    /// `--continue-after-error`.
+    pub continue_after_error: bool,
     /// `--install-clone-plugin`.
     pub install_clone_plugin: bool,
 }
@@ -116,6 +118,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         password_file: request.password_file.clone(),
         media_encrypted: !request.encrypt_to.is_empty(),
         accept_unverified: request.accept_unverified,
+        continue_after_error: request.continue_after_error,
         install_clone_plugin: request.install_clone_plugin,
     };
     let candidates = base::candidates(request)?;

@@ -1,19 +1,17 @@
 //! RESTORE of a server's files: into a directory that is complete, or not there.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use fullbore_core::io::{free_space, sync_directory};
 use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
+use fullbore_engines::outside;
 
 use super::super::reading;
 use super::super::{Conduct, media};
+use super::outside::{Placed, must_have_places};
 use super::start::Prepared;
+use super::unfinished::Unfinished;
 use super::{Into, Request, plan_line};
 use crate::report::Report;
-use crate::units::show_bytes;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
 /// under another name.
@@ -28,6 +26,8 @@ pub(super) fn restore(
     let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
     let (Some(last), Some(manifest)) = (streams.last(), manifests().next_back()) else { return Ok(()) };
     let (engine, position) = (manifest.engine.clone(), manifest.position.last.clone());
+    let elsewhere = outside::outside_files(&engine, &position)?;
+    heed_damage(&position, &last_title(chain), request, report)?;
     let total = streams.iter().map(|streams| size_of(streams)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
@@ -50,9 +50,13 @@ pub(super) fn restore(
             ));
         }
     };
+    outside::refuse_what_is_there(&elsewhere)?;
+    if request.place_outside {
+        must_have_places(&elsewhere, request.mkdir)?;
+    }
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(&engine, directory, &position)?;
+    fullbore_engines::begin_directory(&engine, directory)?;
     let files = DirectoryTarget::create(directory, last)?;
     if let ([full, _], [below, _]) = (chain, &streams[..]) {
         let base = BaseTarget::new(&files, below, last)?;
@@ -63,15 +67,43 @@ pub(super) fn restore(
         unpack(&mut opened, found, &files, conduct, report)?;
     }
     files.finish()?;
-    let before_a_start = fullbore_engines::finish_directory(&engine, directory, &position)?;
-    match &start {
-        Some(start) if before_a_start.is_empty() => start.run(directory, &position, conduct, report)?,
-        Some(_) => report.warnings.push("the server was not started: something has to be done before".into()),
-        None => {}
+    let by_hand = if request.place_outside { None } else { outside::to_be_moved(&elsewhere) };
+    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
+    let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
+    fullbore_engines::finish_directory(&engine, directory)?;
+    match (&start, &by_hand) {
+        (Some(start), None) => start.run(directory, &position, conduct, report)?,
+        (Some(_), Some(_)) => {
+            report.warnings.push("the server was not started: something has to be done before".into())
+        }
+        (None, _) => {}
     }
-    report.warnings.extend(before_a_start);
+    report.warnings.extend(by_hand);
     conduct.check()?;
-    unfinished.publish(target)
+    if let Some(owner) = &request.owner {
+        owner.take(directory)?;
+    }
+    unfinished.publish(|| placed.keep())
+}
+
+fn last_title(chain: &[media::Found]) -> String {
+    chain.last().map_or_else(String::new, |found| crate::chain::title(&found.set))
+}
+
+/// Pages that were damaged when the set was made are restored only when that is asked for, and named.
+fn heed_damage(position: &serde_json::Value, title: &str, request: &Request, report: &mut Report) -> Result<()> {
+    match fullbore_engines::damaged_at_source(position) {
+        None => Ok(()),
+        Some(said) if request.continue_after_error => {
+            report.warnings.push(format!("{title}: {said}"));
+            Ok(())
+        }
+        Some(said) => Err(Error::refused(
+            title,
+            said,
+            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these tables",
+        )),
+    }
 }
 
 fn size_of(streams: &[ManifestStream]) -> u64 {
@@ -89,77 +121,4 @@ fn unpack(
     let outcome = opened.unpack_next(target, conduct).map_err(|error| found.naming_copies(error))?;
     reading::book(&outcome, report);
     Ok(())
-}
-
-/// A directory beside the target, on the same file system; removed when it is dropped before it got the target's name.
-struct Unfinished(Option<PathBuf>);
-
-impl Unfinished {
-    fn make(target: &Path, mkdir: bool, size: u64) -> Result<Self> {
-        let shown = target.display().to_string();
-        let taken = |why: &str| {
-            Err(Error::refused(
-                shown.clone(),
-                why,
-                "name an empty or missing directory: the files of a server are not mixed with others",
-            ))
-        };
-        match fs::read_dir(target) {
-            Ok(mut entries) => {
-                if entries.next().is_some() {
-                    return taken("is not empty");
-                }
-            }
-            Err(_) if target.symlink_metadata().is_ok() => return taken("is no directory"),
-            Err(_) => {}
-        }
-        let parent = parent_of(target);
-        if mkdir {
-            fs::create_dir_all(parent).map_err(|e| Error::io("make", parent.display().to_string(), e))?;
-        }
-        let free = free_space(parent)?;
-        if free < size {
-            return Err(Error::refused(
-                shown,
-                format!("the files need {} there, and {} are free", show_bytes(size), show_bytes(free)),
-                "free space there, or name another target with --into",
-            ));
-        }
-        let name = target.file_name().ok_or_else(|| {
-            Error::usage(format!("--into dir:{}", target.display()), "has no name", "name a new directory in it")
-        })?;
-        let mut working = name.to_owned();
-        working.push(format!(".restoring-{}", uuid::Uuid::new_v4()));
-        let path = parent.join(working);
-        fs::create_dir(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
-        Ok(Self(Some(path)))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new(""))
-    }
-
-    /// Gives it the target's name, durably; an empty directory of that name gives way.
-    fn publish(mut self, target: &Path) -> Result<()> {
-        let Some(path) = self.0.take() else { return Ok(()) };
-        match fs::rename(&path, target) {
-            Ok(()) => sync_directory(parent_of(target)),
-            Err(error) => {
-                self.0 = Some(path);
-                Err(Error::io("give its name to", target.display().to_string(), error))
-            }
-        }
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            let _ = fs::remove_dir_all(path); // Whatever is left has a working name and no server starts on it.
-        }
-    }
-}
-
-fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,7 +1,10 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
 mod directory;
+mod outside;
+mod owner;
 mod start;
+mod unfinished;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,6 +19,7 @@ use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::{integrity, restore as sqlite};
 
+pub use owner::Owner;
 pub use start::StartCheck;
 
 use super::reading::{self, Media, Reading};
@@ -72,6 +76,12 @@ pub struct Request {
     pub dry_run: bool,
     /// `--integrity-check`: SQLite checks the file before it gets its name.
     pub integrity_check: bool,
+    /// `--continue-after-error`: a set with pages that were damaged at the source is restored as it is.
+    pub continue_after_error: bool,
+    /// `--place-outside`: tablespaces that stood outside of the data directory go where they stood.
+    pub place_outside: bool,
+    /// `--owner`: whose the restored files of a server are.
+    pub owner: Option<Owner>,
     /// `--start-check`: the server is started on the restored directory before that gets its name.
     pub start_check: Option<StartCheck>,
 }

@@ -2,7 +2,9 @@
 //!
 //! Pure: bytes in, checked values out. `docs/engines/mariadb-hot-copy.md` says where each fact comes from.
 
+pub mod damage;
 pub mod page;
+pub mod suspects;
 pub mod tablespace;
 pub mod verify;
 

@@ -1,10 +1,6 @@
 //! The pages of a backup, looked at while it is verified: which were damaged already when they were read.
-//!
-//! A page of a lower layer may be torn: a server's clone sends it again, whole, in a higher one. So what looks bad is only
-//! suspected until the end, and forgotten when the page comes again.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
 
 use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
@@ -12,11 +8,10 @@ use fullbore_core::unpack::Target;
 use serde_json::{Value, json};
 
 use super::Dialect;
-use super::page::{Fault, PageFormat, Verdict};
+use super::page::PageFormat;
+use super::suspects::{Judge, Suspect, Suspects};
 use crate::PageCheck;
 
-/// Pages suspected at once, at most: a database with more is named as damaged anyway.
-const SUSPECTS_MAX: usize = 1 << 16;
 /// How many of them are named.
 const NAMED_MAX: usize = 10;
 /// What the detail of a stream calls the flags of its tablespace.
@@ -27,58 +22,36 @@ pub fn detail(fsp_flags: u32) -> Value {
     json!({ FLAGS: fsp_flags })
 }
 
+/// The flags in a stream's [`detail`].
+fn flags_of(stream: &ManifestStream) -> Option<u32> {
+    u32::try_from(stream.detail.as_ref()?.get(FLAGS)?.as_u64()?).ok()
+}
+
 /// How the pages of a stream look, if it has a [`detail`].
 pub fn format_of(dialect: Dialect, stream: &ManifestStream) -> Option<PageFormat> {
-    let flags = u32::try_from(stream.detail.as_ref()?.get(FLAGS)?.as_u64()?).ok()?;
-    PageFormat::from_flags(flags, dialect).ok()
+    PageFormat::from_flags(flags_of(stream)?, dialect).ok()
 }
 
 /// Looks at every page that it is given.
 pub struct PageVerifier {
     tablespaces: HashMap<u16, Tablespace>,
-    suspects: Mutex<Suspects>,
+    suspects: Suspects,
 }
 
 struct Tablespace {
     name: String,
     size: u64,
-    format: PageFormat,
-    /// Of the system tablespace a second file goes on with the numbers of the first.
-    numbered: bool,
-}
-
-#[derive(Default)]
-struct Suspects {
-    /// By stream and number, with the reason.
-    pages: BTreeMap<(u16, u64), String>,
-    /// There were more than could be remembered.
-    more: bool,
+    judge: Judge,
 }
 
 impl PageVerifier {
     /// For streams with a [`detail`]; of others nothing is looked at.
     pub fn new(dialect: Dialect, streams: &[ManifestStream]) -> Self {
         let tablespace = |stream: &ManifestStream| {
-            let format = format_of(dialect, stream)?;
-            let numbered = !stream.identity.starts_with("space:0");
-            Some((stream.id, Tablespace { name: stream.name.clone(), size: stream.size, format, numbered }))
+            let judge = Judge::new(dialect, flags_of(stream)?, &stream.identity)?;
+            Some((stream.id, Tablespace { name: stream.name.clone(), size: stream.size, judge }))
         };
-        Self { tablespaces: streams.iter().filter_map(tablespace).collect(), suspects: Mutex::default() }
-    }
-
-    fn suspects(&self) -> MutexGuard<'_, Suspects> {
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tablespace {
-    /// What is wrong with a page.
-    fn fault(&self, page: &[u8], number: u64) -> Option<Fault> {
-        match self.format.check(page, number as u32) {
-            Verdict::Corrupt(Fault::Number { found }) if !self.numbered => self.fault(page, found.into()),
-            Verdict::Corrupt(fault) => Some(fault),
-            Verdict::Valid | Verdict::Empty | Verdict::Unchecked(_) => None,
-        }
+        Self { tablespaces: streams.iter().filter_map(tablespace).collect(), suspects: Suspects::default() }
     }
 }
 
@@ -92,66 +65,32 @@ impl Target for PageVerifier {
     }
 
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        let Some(tablespace) = self.tablespaces.get(&stream) else { return Ok(()) };
-        let size = u64::from(tablespace.format.physical_size());
-        // What is left of the page where the bytes begin says nothing: only whole pages are looked at.
-        let skipped = (offset.next_multiple_of(size) - offset).min(bytes.len() as u64) as usize;
-        let first = offset.div_ceil(size);
-        let mut bad = Vec::new();
-        let mut last = first;
-        for (number, page) in (first..).zip(bytes[skipped..].chunks_exact(size as usize)) {
-            last = number + 1;
-            if last * size <= tablespace.size
-                && let Some(fault) = tablespace.fault(page, number)
-            {
-                bad.push((number, fault));
-            }
-        }
-        let mut suspects = self.suspects();
-        if !suspects.pages.is_empty() {
-            forget(&mut suspects, stream, first..last);
-        }
-        for (number, fault) in bad {
-            suspects.more |= suspects.pages.len() == SUSPECTS_MAX;
-            if suspects.pages.len() < SUSPECTS_MAX {
-                suspects.pages.insert((stream, number), fault.to_string());
-            }
+        if let Some(tablespace) = self.tablespaces.get(&stream) {
+            self.suspects.look(stream, &tablespace.judge, tablespace.size, offset, bytes);
         }
         Ok(())
     }
 
     fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
         if let Some(tablespace) = self.tablespaces.get(&stream) {
-            let size = u64::from(tablespace.format.physical_size());
-            forget(&mut self.suspects(), stream, offset.div_ceil(size)..offset.saturating_add(length) / size);
+            self.suspects.zero(stream, &tablespace.judge, offset, length);
         }
         Ok(())
     }
 }
 
-/// Pages came again.
-fn forget(suspects: &mut Suspects, stream: u16, pages: std::ops::Range<u64>) {
-    if pages.is_empty() {
-        return;
-    }
-    let range = (stream, pages.start)..(stream, pages.end);
-    let known: Vec<(u16, u64)> = suspects.pages.range(range).map(|(&page, _)| page).collect();
-    known.iter().for_each(|page| drop(suspects.pages.remove(page)));
-}
-
 impl PageCheck for PageVerifier {
     fn damaged(&self) -> Vec<String> {
-        let suspects = self.suspects();
+        let (left, more) = self.suspects.left();
         let name = |stream: &u16| self.tablespaces.get(stream).map_or("", |tablespace| tablespace.name.as_str());
-        let named = suspects.pages.iter().take(NAMED_MAX);
-        let mut said: Vec<String> = named
-            .map(|((stream, number), why)| {
-                format!("page {number} of `{}` was damaged already when it was backed up: {why}", name(stream))
-            })
-            .collect();
-        let rest = suspects.pages.len().saturating_sub(NAMED_MAX);
+        let sentence = |suspect: &Suspect| {
+            let (page, file, why) = (suspect.page, name(&suspect.stream), &suspect.why);
+            format!("page {page} of `{file}` was damaged already when it was backed up: {why}")
+        };
+        let mut said: Vec<String> = left.iter().take(NAMED_MAX).map(sentence).collect();
+        let rest = left.len().saturating_sub(NAMED_MAX);
         if rest > 0 {
-            let more = if suspects.more { "at least " } else { "" };
+            let more = if more { "at least " } else { "" };
             said.push(format!("and {more}{rest} more pages were damaged already when they were backed up"));
         }
         said

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::hot_copy::{self, CopiedFile, HotCopy, Outcome, Places, list};
 use super::preflight;
+use crate::innodb::damage;
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::{Credentials, PasswordSources};
 use crate::mysql::url::ServerAddress;
@@ -21,7 +22,7 @@ use crate::{Facts, Options, Session};
 const SILENCE: Duration = Duration::from_secs(300);
 /// The unit that is told for what is expected.
 const UNIT: u32 = 16384;
-/// How many files outside of the data directory, or damaged pages, a warning names.
+/// How many files outside of the data directory a warning names.
 const NAMED_MAX: usize = 3;
 
 /// A hot copy that begins with its first reader.
@@ -73,7 +74,7 @@ impl MariadbSession {
             threads: options.readers,
             mode: Mode::from_environment()?,
             lock_timeout: options.lock_timeout,
-            continue_after_error: false,
+            continue_after_error: options.continue_after_error,
             // The key is nowhere in the copy. But the log has what was last written to such tables.
             refuse_encrypted: facts.has_keys && !options.media_encrypted && !facts.encrypts_log,
             halt: options.halt.clone().unwrap_or_default(),
@@ -133,7 +134,7 @@ impl Session for MariadbSession {
         let outcome = self.outcome().ok_or(Error::Halted)?;
         let milliseconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
         let blocked = &outcome.blocked;
-        Ok(json!({
+        let mut position = json!({
             "version": self.facts.version,
             "hostname": self.facts.hostname,
             "server_id": self.facts.server_id,
@@ -156,7 +157,9 @@ impl Session for MariadbSession {
             "pages_read_again": outcome.torn_pages,
             "encrypted_tablespaces": outcome.files.iter().filter(|file| file.encrypted).count(),
             "outside_the_data_directory": outside(outcome).map(|(file, was)| json!({ "path": file.name, "was": was })).collect::<Vec<_>>(),
-        }))
+        });
+        damage::write(&outcome.damaged, &mut position);
+        Ok(position)
     }
 
     /// A MariaDB has no id of its own. Which full it is costs or saves space only: units are left out where their bytes are there.
@@ -175,6 +178,7 @@ impl Session for MariadbSession {
         if let Some(outcome) = self.outcome() {
             warnings.extend(outcome.warnings.iter().cloned());
             warnings.extend(warning_of_outside(outcome));
+            warnings.extend(damage::warning(&outcome.damaged));
         }
         Facts {
             warnings,

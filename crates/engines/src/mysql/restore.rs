@@ -10,7 +10,7 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 
 /// The server's own folder for marks.
-const MARKS: &str = "#clone";
+pub const MARKS: &str = "#clone";
 /// While it is there the server refuses to start.
 const IN_PROGRESS: &str = "#status_in_progress";
 /// The first start makes empty tables for engines that are not cloned, and writes down the binary log's position.

@@ -24,6 +24,9 @@ use super::preflight::{self, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::restore;
 use super::url::ServerAddress;
+use crate::innodb::Dialect;
+use crate::innodb::damage::{self, DamagedPage};
+use crate::innodb::suspects::{Judge, Suspect, Suspects};
 use crate::innodb::verify;
 use crate::{Facts, Options, Session};
 
@@ -44,6 +47,9 @@ pub struct CloneSession {
     facts: preflight::Facts,
     warnings: Vec<String>,
     redo: RedoCopy,
+    /// Pages that look damaged, as long as no later stage has sent them again.
+    suspects: Suspects,
+    continue_after_error: bool,
     /// Whether keys may be stored.
     media_encrypted: bool,
 }
@@ -77,6 +83,7 @@ struct Known {
     identity: Option<String>,
     /// Of a tablespace.
     fsp_flags: Option<u32>,
+    judge: Option<Judge>,
 }
 
 impl Known {
@@ -89,7 +96,10 @@ impl Known {
         };
         let unit = if pages { file.page_size.max(LEAST_UNIT) } else { LEAST_UNIT };
         let identity = pages.then(identity).filter(|identity| identity.len() <= 256);
-        Self { unit, identity, fsp_flags: pages.then_some(file.fsp_flags) }
+        let fsp_flags = pages.then_some(file.fsp_flags);
+        let judge =
+            fsp_flags.and_then(|flags| Judge::new(Dialect::MySql, flags, identity.as_deref().unwrap_or_default()));
+        Self { unit, identity, fsp_flags, judge }
     }
 }
 
@@ -163,6 +173,8 @@ impl CloneSession {
             facts,
             warnings,
             redo: RedoCopy::default(),
+            suspects: Suspects::default(),
+            continue_after_error: options.continue_after_error,
             media_encrypted: options.media_encrypted,
         })
     }
@@ -182,6 +194,21 @@ impl CloneSession {
         let donor = self.donor.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = || Error::refused("the server", "it sent bytes of a file that it did not tell of", "try again");
         donor.file(id).ok_or_else(unknown)
+    }
+
+    /// Pages that stayed damaged, of files that are in the copy.
+    fn damaged(&self) -> Vec<DamagedPage> {
+        let (left, _) = self.suspects.left();
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let files = self.files();
+        let table = self.table();
+        let names: HashMap<u16, &str> =
+            files.iter().filter_map(|file| Some((*table.streams.get(&file.id)?, file.path.as_str()))).collect();
+        let named =
+            |Suspect { stream, page, why }| Some(DamagedPage { file: (*names.get(&stream)?).into(), page, why });
+        left.into_iter().filter_map(named).collect()
     }
 
     /// The end of a stage is about to be acknowledged: what is committed now is in the copy.
@@ -275,6 +302,9 @@ impl Source for CloneSession {
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
+        if let (false, Some(refusal)) = (self.continue_after_error, damage::refuse(&self.damaged())) {
+            return Err(refusal);
+        }
         let described = |file: CloneFile| {
             let size = self.final_size(&file);
             // A file of which nothing was sent gets its number now.
@@ -334,7 +364,7 @@ impl Session for CloneSession {
             .into_iter()
             .filter_map(|file| Some(json!({ "path": file.path, "was": file.outside? })))
             .collect();
-        Ok(json!({
+        let mut position = json!({
             "server_uuid": self.facts.server_uuid,
             "innodb_page_size": self.facts.page_size,
             "lower_case_table_names": self.facts.lower_case_table_names,
@@ -342,7 +372,9 @@ impl Session for CloneSession {
             "binary_log_not_before": control.before,
             "binary_log_not_after": control.after,
             "outside_the_data_directory": outside,
-        }))
+        });
+        damage::write(&self.damaged(), &mut position);
+        Ok(position)
     }
 
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
@@ -355,6 +387,7 @@ impl Session for CloneSession {
 
     fn facts(&self) -> Facts {
         let mut warnings = self.warnings.clone();
+        warnings.extend(damage::warning(&self.damaged()));
         let outside: Vec<String> = self.files().into_iter().filter_map(|file| file.outside).collect();
         if let Some(first) = outside.first() {
             let count = outside.len();
@@ -448,7 +481,13 @@ impl TaskReader<'_> {
             }
         }
         match extent.file {
-            FileId::Data(_) => self.session.look_at(&file, offset, &mut buffer[..length])?,
+            FileId::Data(_) => {
+                self.session.look_at(&file, offset, &mut buffer[..length])?;
+                let judge = self.session.table().known(stream).and_then(|known| known.judge);
+                if let Some(judge) = judge {
+                    self.session.suspects.look(stream, &judge, u64::MAX, offset, &buffer[..length]);
+                }
+            }
             FileId::Redo(index) => self.session.redo.keep(index, file.size, offset, &buffer[..length]),
         }
         self.rest = Some(Rest::Wire { extent, done: done + length as u32 });
@@ -503,13 +542,18 @@ mod tests {
     fn a_tablespace_is_known_by_its_id_and_files_without_pages_by_nothing() {
         assert_eq!(
             Known::of(&file(1, 7, 8192, "shop/a.ibd")),
-            Known { unit: 8192, identity: Some("space:7".into()), fsp_flags: Some(0) }
+            Known {
+                unit: 8192,
+                identity: Some("space:7".into()),
+                fsp_flags: Some(0),
+                judge: Judge::new(Dialect::MySql, 0, "space:7")
+            }
         );
         assert_eq!(Known::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
         let (one, two) = (file(1, 0, 16384, "ibdata1"), file(2, 0, 16384, "ibdata2"));
         assert_ne!(Known::of(&one).identity, Known::of(&two).identity);
         let dump = CloneFile { fsp_flags: u32::MAX, ..file(0, u32::MAX, 16384, "ib_buffer_pool") };
-        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None, fsp_flags: None });
+        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None, fsp_flags: None, judge: None });
         let redo = CloneFile { id: FileId::Redo(3), ..file(0, 0xFFFF_FFF0, 512, "#innodb_redo/#ib_redo3") };
         assert_eq!(Known::of(&redo).identity, None);
     }

@@ -21,6 +21,7 @@ use super::statements::{Statements, server_lsn};
 use super::tablespaces::Tablespaces;
 use super::work::{LOG, PIECE_UNIT, Work};
 use super::{Options, Outcome, Settles};
+use crate::innodb::damage;
 use crate::mariadb::log;
 use crate::mariadb::position::BinlogPosition;
 use crate::mariadb::redo::tail::{ServerLsn, Tail};
@@ -231,12 +232,8 @@ impl Copier<'_> {
 
     /// A page that stays damaged ends the copy, unless it was asked to go on.
     fn stop_at_damage(&self) -> Result<()> {
-        match self.work.damaged().first() {
-            Some(first) if !self.options.continue_after_error => Err(Error::refused(
-                first.file.clone(),
-                format!("page {} is damaged in the server's own file: {}", first.page, first.fault),
-                "repair the table from a good backup; --continue-after-error backs it up as it is",
-            )),
+        match damage::refuse(&self.work.damaged()) {
+            Some(refusal) if !self.options.continue_after_error => Err(refusal),
             _ => Ok(()),
         }
     }

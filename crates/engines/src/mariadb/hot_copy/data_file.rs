@@ -13,7 +13,8 @@ use fullbore_core::{Error, Result};
 use super::listing::{ListedFile, Role};
 use super::work::{FileNumber, PIECE_UNIT};
 use crate::innodb::Dialect;
-use crate::innodb::page::{Fault, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
+use crate::innodb::damage::DamagedPage;
+use crate::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
 use crate::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 use crate::mariadb::redo::tail::read_full;
 
@@ -97,17 +98,6 @@ pub struct SystemTablespace {
     first_pages: Vec<u32>,
     doublewrite: Option<Doublewrite>,
     encrypted: bool,
-}
-
-/// A page that did not become whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DamagedPage {
-    /// The file's name in the copy.
-    pub file: String,
-    /// The page's number in the tablespace.
-    pub page: u32,
-    /// What is wrong with it.
-    pub fault: Fault,
 }
 
 /// What a reading found.
@@ -242,7 +232,8 @@ impl DataFile {
                     }
                 }
                 Verdict::Corrupt(fault) if since.elapsed() > PATIENCE => {
-                    found.damaged.push(DamagedPage { file: self.entry.file.name.clone(), page: number, fault });
+                    let file = self.entry.file.name.clone();
+                    found.damaged.push(DamagedPage { file, page: number.into(), why: fault.to_string() });
                     break;
                 }
                 Verdict::Corrupt(_) => {

@@ -30,7 +30,6 @@ use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::{Error, Result, threads};
 
-pub use data_file::DamagedPage;
 pub use files::{CopiedFile, FileKind};
 pub use listing::{ListedFile, Listing, OtherFile, Role, Settles, list};
 pub use places::Places;
@@ -41,6 +40,7 @@ pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader, Told};
 
 use super::position::BinlogPosition;
 use super::redo::header::Checkpoint;
+use crate::innodb::damage::DamagedPage;
 use work::Work;
 
 /// How long a copy that was ended may take to give the lock back, before its connections are cut.

@@ -13,8 +13,9 @@ use fullbore_core::halt::Halt;
 use fullbore_core::io::{Memory, Mode};
 use fullbore_core::{Error, Result};
 
-use super::data_file::{DamagedPage, DataFile, Entry, SCRATCH, SystemTablespace};
+use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
 use super::listing::{ListedFile, Role};
+use crate::innodb::damage::DamagedPage;
 
 /// Unit of pieces in bytes, and of direct reads.
 pub const PIECE_UNIT: usize = 4096;

@@ -1,0 +1,104 @@
+//! Pages that were damaged at the source: they end a backup, unless it was asked to go on, and then the set says so for ever.
+
+use fullbore_core::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How many pages a manifest names.
+const LISTED_MAX: usize = 100;
+/// Where a manifest's position has them.
+const LIST: &str = "damaged_pages";
+/// How many there were, listed or not.
+const COUNT: &str = "damaged_page_count";
+
+/// A page that was damaged in the server's own file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedPage {
+    /// The file's name in the copy.
+    pub file: String,
+    /// Its number in that file.
+    pub page: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// The error of a backup that meets damage and was not told to go on; `None` without damage.
+pub fn refuse(pages: &[DamagedPage]) -> Option<Error> {
+    let first = pages.first()?;
+    let more = match pages.len() {
+        1 => String::new(),
+        count => format!(", and {} more pages", count - 1),
+    };
+    Some(Error::refused(
+        &first.file,
+        format!("page {} is damaged in the server's own file: {}{more}", first.page, first.why),
+        "repair the table from a good backup (CHECK TABLE names it); --continue-after-error backs it up as it is",
+    ))
+}
+
+/// Puts them into the position of a manifest.
+pub fn write(pages: &[DamagedPage], position: &mut Value) {
+    if let (false, Some(fields)) = (pages.is_empty(), position.as_object_mut()) {
+        fields.insert(COUNT.into(), json!(pages.len()));
+        fields.insert(LIST.into(), json!(pages[..pages.len().min(LISTED_MAX)]));
+    }
+}
+
+/// What a manifest's position says of damage, for whoever wants to restore: the first page and how many there are.
+pub fn read(position: &Value) -> Option<String> {
+    let count = position.get(COUNT)?.as_u64()?;
+    let first: Option<DamagedPage> =
+        position.get(LIST)?.get(0).and_then(|first| serde_json::from_value(first.clone()).ok());
+    let first = first.map_or(String::new(), |page| format!(" (page {} of `{}`: {})", page.page, page.file, page.why));
+    Some(format!("{count} pages{first} were damaged already when it was made"))
+}
+
+/// The warning of a backup that went on.
+pub fn warning(pages: &[DamagedPage]) -> Option<String> {
+    let first = pages.first()?;
+    Some(format!(
+        "{} pages are damaged in the server's own files (page {} of `{}`: {}): they are in the backup as they are, and a restore of it \
+         has to be asked for with --continue-after-error",
+        pages.len(),
+        first.page,
+        first.file,
+        first.why
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn page(number: u64) -> DamagedPage {
+        DamagedPage { file: "shop/a.ibd".into(), page: number, why: "its checksum is wrong".into() }
+    }
+
+    #[test]
+    fn damage_is_in_the_position_and_can_be_read_out_of_it() {
+        let mut position = json!({ "server_id": 1 });
+        write(&[], &mut position);
+        assert_eq!((read(&position), refuse(&[]).is_none(), warning(&[])), (None, true, None));
+        let pages: Vec<DamagedPage> = (7..300).map(page).collect();
+        write(&pages, &mut position);
+        let said = read(&position).unwrap();
+        assert!(said.contains("293 pages") && said.contains("page 7 of `shop/a.ibd`"), "{said}");
+        assert_eq!(position["damaged_pages"].as_array().unwrap().len(), 100);
+        let refused = refuse(&pages).unwrap().to_string();
+        assert!(
+            refused.contains("page 7") && refused.contains("292 more") && refused.contains("--continue"),
+            "{refused}"
+        );
+        assert!(!refuse(&pages[..1]).unwrap().to_string().contains("more pages"));
+    }
+
+    #[test]
+    fn a_position_of_other_making_says_nothing_wrong() {
+        for odd in [json!({ "damaged_page_count": "x" }), json!({ "damaged_page_count": 3 }), json!([1]), json!(null)] {
+            assert_eq!(read(&odd), None, "{odd}");
+        }
+        let odd = json!({ "damaged_page_count": 3, "damaged_pages": [{ "file": 1 }] });
+        assert_eq!(read(&odd).unwrap(), "3 pages were damaged already when it was made");
+    }
+}

@@ -1,0 +1,119 @@
+//! Pages that look damaged while a copy of them passes by, in pieces and in layers.
+//!
+//! A page of a lower layer may be torn: a server's clone sends it again, whole, in a higher one. So what looks bad is only
+//! suspected until the end, and forgotten when the page comes again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Dialect;
+use super::page::{Fault, PageFormat, Verdict};
+
+/// Pages suspected at once, at most: a database with more is named as damaged anyway.
+const SUSPECTS_MAX: usize = 1 << 16;
+
+/// How the pages of one file of a tablespace are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judge {
+    format: PageFormat,
+    /// Of the system tablespace a second file goes on with the numbers of the first.
+    numbered: bool,
+}
+
+impl Judge {
+    /// From the flags in page 0; `identity` is the stream's (`space:N` or `space:0:NAME`). `None` for flags that no tablespace has.
+    pub fn new(dialect: Dialect, fsp_flags: u32, identity: &str) -> Option<Self> {
+        let format = PageFormat::from_flags(fsp_flags, dialect).ok()?;
+        Some(Self { format, numbered: !identity.starts_with("space:0") })
+    }
+
+    /// What is wrong with a page.
+    fn fault(&self, page: &[u8], number: u64) -> Option<Fault> {
+        match self.format.check(page, number as u32) {
+            Verdict::Corrupt(Fault::Number { found }) if !self.numbered => self.fault(page, found.into()),
+            Verdict::Corrupt(fault) => Some(fault),
+            Verdict::Valid | Verdict::Empty | Verdict::Unchecked(_) => None,
+        }
+    }
+}
+
+/// Which pages look damaged so far. All methods may be called by several threads at once.
+#[derive(Default)]
+pub struct Suspects(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By stream and number, with the reason.
+    pages: BTreeMap<(u16, u64), String>,
+    /// There were more than could be remembered.
+    more: bool,
+}
+
+/// A page that stayed damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// Its stream.
+    pub stream: u16,
+    /// Its number in the file.
+    pub page: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Suspects {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the whole pages among `bytes`, which stand at `offset` in a file of `size` bytes.
+    pub fn look(&self, stream: u16, judge: &Judge, size: u64, offset: u64, bytes: &[u8]) {
+        let page_size = u64::from(judge.format.physical_size());
+        // What is left of the page where the bytes begin says nothing.
+        let skipped = (offset.next_multiple_of(page_size) - offset).min(bytes.len() as u64) as usize;
+        let first = offset.div_ceil(page_size);
+        let mut bad = Vec::new();
+        let mut end = first;
+        for (number, page) in (first..).zip(bytes[skipped..].chunks_exact(page_size as usize)) {
+            end = number + 1;
+            if end * page_size <= size
+                && let Some(fault) = judge.fault(page, number)
+            {
+                bad.push((number, fault));
+            }
+        }
+        let mut state = self.state();
+        state.forget(stream, first..end);
+        for (number, fault) in bad {
+            state.more |= state.pages.len() == SUSPECTS_MAX;
+            if state.pages.len() < SUSPECTS_MAX {
+                state.pages.insert((stream, number), fault.to_string());
+            }
+        }
+    }
+
+    /// A part of a file became zero.
+    pub fn zero(&self, stream: u16, judge: &Judge, offset: u64, length: u64) {
+        let page_size = u64::from(judge.format.physical_size());
+        self.state().forget(stream, offset.div_ceil(page_size)..offset.saturating_add(length) / page_size);
+    }
+
+    /// What is suspected now, by stream and page, and whether there were more than could be remembered.
+    pub fn left(&self) -> (Vec<Suspect>, bool) {
+        let state = self.state();
+        let left = state.pages.iter().map(|(&(stream, page), why)| Suspect { stream, page, why: why.clone() });
+        (left.collect(), state.more)
+    }
+}
+
+impl State {
+    /// Pages came again.
+    fn forget(&mut self, stream: u16, pages: Range<u64>) {
+        if self.pages.is_empty() || pages.is_empty() {
+            return;
+        }
+        let range = (stream, pages.start)..(stream, pages.end);
+        let known: Vec<(u16, u64)> = self.pages.range(range).map(|(&page, _)| page).collect();
+        known.iter().for_each(|page| drop(self.pages.remove(page)));
+    }
+}

@@ -1,0 +1,108 @@
+//! Tablespaces that stood outside of their server's data directory: `DATA DIRECTORY`, general tablespaces, undo elsewhere.
+//!
+//! A copy has all files in one directory. The servers know such a tablespace by its absolute path, from their dictionary (MySQL) or from the
+//! redo log (MariaDB), and look there, on whatever machine they are: so the file has to be put there, and must not be there already.
+
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+use serde_json::Value;
+
+/// A file of a copy that belongs elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutsideFile {
+    /// Its name in the copy.
+    pub path: PathBuf,
+    /// Where it stood on the source's host, and where the restored server looks for it.
+    pub was: PathBuf,
+}
+
+/// The files that have to be put elsewhere before a server of `engine` starts on a restored directory; `position` is that of the manifest.
+///
+/// # Errors
+/// A path in it leads out of the copy, or is not absolute where it has to be.
+pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>> {
+    let entries = position["outside_the_data_directory"].as_array().into_iter().flatten();
+    let named = entries.filter_map(|entry| Some((entry["path"].as_str()?, entry["was"].as_str()?)));
+    // What variables of a MariaDB placed elsewhere it finds in its data directory too.
+    let wanted = named.filter(|(path, _)| engine != "mariadb" || path.ends_with(".ibd"));
+    let checked = |(path, was): (&str, &str)| {
+        let plain = |path: &str| !path.split('/').any(|part| matches!(part, ".." | "."));
+        if path.starts_with('/') || !was.starts_with('/') || !plain(path) || !plain(was) {
+            let why = format!("`{path}`, which stood at `{was}`, is no such pair of paths");
+            return Err(Error::damaged("manifest", 0, why));
+        }
+        Ok(OutsideFile { path: path.into(), was: was.into() })
+    };
+    wanted.map(checked).collect()
+}
+
+/// Refuses a restore here when a file stands where the restored server would look for one of its own.
+///
+/// # Errors
+/// One is there.
+pub fn refuse_what_is_there(files: &[OutsideFile]) -> Result<()> {
+    let Some(taken) = files.iter().find(|file| file.was.symlink_metadata().is_ok()) else { return Ok(()) };
+    Err(Error::refused(
+        taken.was.display().to_string(),
+        format!(
+            "the tablespace `{}` stood there, outside of the data directory, and there is a file: the restored server would open it",
+            taken.path.display()
+        ),
+        "restore on another machine; or, if no server uses it, move it away",
+    ))
+}
+
+/// What to do by hand, for a restore that does not place them.
+pub fn to_be_moved(files: &[OutsideFile]) -> Option<String> {
+    /// How many a warning names.
+    const NAMED_MAX: usize = 5;
+    let shown = |path: &Path| path.display().to_string();
+    let moves: Vec<String> =
+        files.iter().take(NAMED_MAX).map(|file| format!("`{}` to `{}`", shown(&file.path), shown(&file.was))).collect();
+    let more = if files.len() > NAMED_MAX { ", …" } else { "" };
+    (!files.is_empty()).then(|| {
+        format!(
+            "{} tablespaces stood outside of the data directory: before the server is started, move {}{more}; --place-outside does it",
+            files.len(),
+            moves.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn position(path: &str, was: &str) -> Value {
+        json!({ "outside_the_data_directory": [{ "path": "undo001", "was": "/undo" }, { "path": path, "was": was }] })
+    }
+
+    #[test]
+    fn a_tablespace_that_would_be_opened_where_it_stood_is_refused_and_otherwise_named() {
+        let far = tempfile::tempdir().unwrap();
+        let was = far.path().join("remote.ibd");
+        let files = outside_files("mariadb", &position("shop/remote.ibd", &was.display().to_string())).unwrap();
+        assert_eq!(files, [OutsideFile { path: "shop/remote.ibd".into(), was: was.clone() }]);
+        refuse_what_is_there(&files).unwrap();
+        let said = to_be_moved(&files).unwrap();
+        assert!(said.contains("1 tablespaces") && said.contains("`shop/remote.ibd` to `/"), "{said}");
+        std::fs::write(&was, "x").unwrap();
+        let error = refuse_what_is_there(&files).unwrap_err().to_string();
+        assert!(error.contains("shop/remote.ibd") && error.contains("would open it"), "{error}");
+        assert_eq!(outside_files("mysql", &position("#outside/a.ibd", "/far/a.ibd")).unwrap().len(), 2);
+        assert_eq!((outside_files("mysql", &json!({})).unwrap().len(), to_be_moved(&[])), (0, None));
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        for (path, was) in
+            [("/etc/a.ibd", "/b.ibd"), ("../a.ibd", "/b.ibd"), ("a.ibd", "b.ibd"), ("a.ibd", "/c/../b.ibd")]
+        {
+            let error = outside_files("mariadb", &position(path, was)).unwrap_err().to_string();
+            assert!(error.contains("no such pair"), "{error}");
+        }
+    }
+}
