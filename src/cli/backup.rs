@@ -61,5 +61,6 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         password_file: args.password_file.clone(),
         accept_unverified: args.accept_unverified,
         install_clone_plugin: args.install_clone_plugin,
+        include_other_engines: args.include_other_engines,
     })
 }

@@ -72,6 +72,8 @@ pub struct Request {
     pub accept_unverified: bool,
     /// `--install-clone-plugin`.
     pub install_clone_plugin: bool,
+    /// `--include-other-engines`.
+    pub include_other_engines: bool,
 }
 
 /// Everything known before the first byte is read.
@@ -117,6 +119,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         media_encrypted: !request.encrypt_to.is_empty(),
         accept_unverified: request.accept_unverified,
         install_clone_plugin: request.install_clone_plugin,
+        include_other_engines: request.include_other_engines,
     };
     let candidates = base::candidates(request)?;
     // It may have to wait for a lock.

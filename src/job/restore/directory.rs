@@ -11,7 +11,7 @@ use fullbore_core::{Error, Result};
 use super::super::reading;
 use super::super::{Conduct, media};
 use super::start::Prepared;
-use super::{Into, Request, plan_line};
+use super::{Into, Request, other_tables, plan_line};
 use crate::report::Report;
 use crate::units::show_bytes;
 
@@ -64,12 +64,17 @@ pub(super) fn restore(
     }
     files.finish()?;
     let before_a_start = fullbore_engines::finish_directory(&engine, directory, &position)?;
+    let mut texts = fullbore_engines::texts_of_tables(&engine, last);
     match &start {
-        Some(start) if before_a_start.is_empty() => start.run(directory, &position, conduct, report)?,
+        Some(start) if before_a_start.is_empty() => {
+            start.run(directory, &position, last, conduct, report)?;
+            texts.retain(|text| text.in_memory);
+        }
         Some(_) => report.warnings.push("the server was not started: something has to be done before".into()),
         None => {}
     }
     report.warnings.extend(before_a_start);
+    other_tables::tell(target, &texts, report);
     conduct.check()?;
     unfinished.publish(target)
 }

@@ -1,6 +1,7 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
 mod directory;
+mod other_tables;
 mod start;
 
 use std::fs::{File, OpenOptions};

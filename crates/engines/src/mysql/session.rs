@@ -19,6 +19,7 @@ use super::clone::task::{DataExtent, Event, Task};
 use super::connection::Connection;
 use super::credentials::{Credentials, PasswordSources};
 use super::log;
+use super::other_engines::{self, OtherEngines};
 use super::position::LogStatus;
 use super::preflight::{self, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
@@ -46,6 +47,8 @@ pub struct CloneSession {
     redo: RedoCopy,
     /// Whether keys may be stored.
     media_encrypted: bool,
+    /// Tables that are not in a clone, with `--include-other-engines`.
+    others: Option<OtherEngines>,
 }
 
 /// The connection that asks, beside those of the clone.
@@ -99,11 +102,16 @@ impl Table {
         if let Some(&number) = self.streams.get(&file.id) {
             return Ok(number);
         }
+        let number = self.add(Known::of(file))?;
+        self.streams.insert(file.id, number);
+        Ok(number)
+    }
+
+    fn add(&mut self, known: Known) -> Result<u16> {
         let number = u16::try_from(self.known.len() + 1).map_err(|_| {
             Error::refused("the server", "it has more than 65535 files", "this version cannot back it up")
         })?;
-        self.known.push(Known::of(file));
-        self.streams.insert(file.id, number);
+        self.known.push(known);
         Ok(number)
     }
 
@@ -123,7 +131,11 @@ impl CloneSession {
         let credentials = Credentials::find(&address, &sources)?;
         let mut control = Connection::open(&address, &credentials, options.halt.clone())?;
         let facts = preflight::ask(&mut control)?;
-        let consent = Consent { unverified: options.accept_unverified, install_plugin: options.install_clone_plugin };
+        let consent = Consent {
+            unverified: options.accept_unverified,
+            install_plugin: options.install_clone_plugin,
+            other_engines: options.include_other_engines,
+        };
         let warnings = preflight::judge(&address.name(), &facts, consent)?;
         if facts.encrypted.count > 0 && !options.media_encrypted {
             return Err(Error::refused(
@@ -136,6 +148,8 @@ impl CloneSession {
                 "encrypt the backup as well: name its recipients with --encrypt-to",
             ));
         }
+        let open_others = || OtherEngines::open(&address, &credentials, &facts.grants, &facts.version_text, options);
+        let others = options.include_other_engines.then(open_others).transpose()?;
         if facts.plugin == ClonePlugin::Absent {
             preflight::install_plugin(&mut control)?;
         }
@@ -164,6 +178,7 @@ impl CloneSession {
             warnings,
             redo: RedoCopy::default(),
             media_encrypted: options.media_encrypted,
+            others,
         })
     }
 
@@ -187,10 +202,42 @@ impl CloneSession {
     /// The end of a stage is about to be acknowledged: what is committed now is in the copy.
     fn stage_ends(&self, stage: Stage) -> Result<()> {
         if stage == Stage::PageCopy {
+            // Before the moment that the copy is consistent with; until after it.
+            if let Some(others) = &self.others {
+                others.lock()?;
+            }
             let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
             control.before = LogStatus::read(&mut control.connection)?;
         }
         Ok(())
+    }
+
+    /// What is behind the clone, once its first connection has seen its end: the tables of other engines.
+    fn behind_the_clone(&self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let Some(others) = &self.others else { return Ok(None) };
+        let text = || {
+            let known = Known { unit: other_engines::UNIT, identity: None, fsp_flags: None };
+            self.table().add(known)
+        };
+        let extent = others.next(text, buffer)?;
+        if extent.is_none() {
+            // Between both readings of the position these tables stood still.
+            drop(self.read_position_after()?);
+            others.unlock()?;
+        }
+        Ok(extent)
+    }
+
+    /// Reads the position behind the clone, once, and looks for that of the copy itself.
+    fn read_position_after(&self) -> Result<MutexGuard<'_, Control>> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.after.is_none() {
+            let after = LogStatus::read(&mut control.connection)?;
+            let found = self.redo.search(self.page.bytes());
+            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
+            control.after = Some(after);
+        }
+        Ok(control)
     }
 
     /// Learns from what is sent of a data file.
@@ -271,7 +318,8 @@ impl Source for CloneSession {
     }
 
     fn detail(&self, id: u16) -> Option<serde_json::Value> {
-        self.table().known(id)?.fsp_flags.map(verify::detail)
+        let text = self.others.as_ref().and_then(|others| others.detail(id));
+        text.or_else(|| self.table().known(id)?.fsp_flags.map(verify::detail))
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
@@ -282,6 +330,7 @@ impl Source for CloneSession {
             Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
         };
         let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
+        found.extend(self.others.iter().flat_map(OtherEngines::streams));
         // Of those that were dropped, blocks may be on the media.
         let named: HashSet<u16> = found.iter().map(|stream| stream.id).collect();
         let table = self.table();
@@ -294,7 +343,7 @@ impl Source for CloneSession {
     fn reader(&self, index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tasks.get_mut(index).and_then(Option::take);
-        Ok(Box::new(TaskReader { session: self, task, stage: Stage::Init, rest: None }))
+        Ok(Box::new(TaskReader { session: self, leads: index == 0, task, stage: Stage::Init, rest: None }))
     }
 
     fn is_free(&self, _: u16, _: u64) -> bool {
@@ -322,19 +371,13 @@ impl Session for CloneSession {
 
     /// Bounds of the moment that the copy is consistent with: readings of the binary log before and after the clone.
     fn position(&self) -> Result<serde_json::Value> {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.after.is_none() {
-            let after = LogStatus::read(&mut control.connection)?;
-            let found = self.redo.search(self.page.bytes());
-            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
-            control.after = Some(after);
-        }
+        let control = self.read_position_after()?;
         let outside: Vec<_> = self
             .files()
             .into_iter()
             .filter_map(|file| Some(json!({ "path": file.path, "was": file.outside? })))
             .collect();
-        Ok(json!({
+        let mut position = json!({
             "server_uuid": self.facts.server_uuid,
             "innodb_page_size": self.facts.page_size,
             "lower_case_table_names": self.facts.lower_case_table_names,
@@ -342,7 +385,16 @@ impl Session for CloneSession {
             "binary_log_not_before": control.before,
             "binary_log_not_after": control.after,
             "outside_the_data_directory": outside,
-        }))
+        });
+        if let Some(others) = &self.others {
+            position["other_engines"] = json!({
+                "tables": others.count(),
+                "still_from": control.before,
+                "still_until": control.after,
+                "writers_blocked_s": others.blocked().as_secs_f64(),
+            });
+        }
+        Ok(position)
     }
 
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
@@ -355,6 +407,7 @@ impl Session for CloneSession {
 
     fn facts(&self) -> Facts {
         let mut warnings = self.warnings.clone();
+        warnings.extend(self.others.iter().flat_map(OtherEngines::warnings));
         let outside: Vec<String> = self.files().into_iter().filter_map(|file| file.outside).collect();
         if let Some(first) = outside.first() {
             let count = outside.len();
@@ -364,8 +417,8 @@ impl Session for CloneSession {
         }
         Facts {
             warnings,
-            // DDL and writes go on; commits wait for two readings of the position, which take no time to speak of.
-            writers_blocked: Duration::ZERO,
+            // Of InnoDB: DDL and writes go on; commits wait for two readings of the position, which take no time to speak of.
+            writers_blocked: self.others.as_ref().map_or(Duration::ZERO, OtherEngines::blocked),
             free_bytes: 0,
             library: format!("MySQL {}", self.facts.version_text),
             direct: false,
@@ -384,6 +437,8 @@ enum Rest {
 /// One connection of the clone.
 struct TaskReader<'a> {
     session: &'a CloneSession,
+    /// Whether it is the one that ends last.
+    leads: bool,
     task: Option<Task>,
     /// The stage that runs, as the first task knows it.
     stage: Stage,
@@ -420,6 +475,7 @@ impl Reader for TaskReader<'_> {
             }
             let Some(task) = &mut self.task else { return Ok(None) };
             match task.next_event()? {
+                None if self.leads => return self.session.behind_the_clone(buffer),
                 None => return Ok(None),
                 Some(Event::StageBegins(StateDescriptor { stage, .. })) => self.stage = stage,
                 Some(Event::StageEnds(stage)) => self.session.stage_ends(stage)?,
