@@ -198,8 +198,8 @@ impl OtherEngines {
                 Some(begun) => begun,
                 None => {
                     let Some(table) = state.left.pop() else { return Ok(None) };
-                    let connection = if table.has_rows() { &mut state.connection } else { &mut state.second };
-                    (number()?, TableDump::begin(connection, table, &self.server)?)
+                    let Some(dump) = self.begin(state, table)? else { continue };
+                    (number()?, dump)
                 }
             };
             let offset = dump.account().bytes;
@@ -216,6 +216,23 @@ impl OtherEngines {
             if length > 0 {
                 return Ok(Some(Extent { stream, layer: LAYER, offset, length: length as u32 }));
             }
+        }
+    }
+
+    /// Begins a text. Nothing for a table without rows of its own that the server cannot describe, a MERGE of tables that are gone: it
+    /// was of no use before either.
+    fn begin(&self, state: &mut State, table: Table) -> Result<Option<TableDump>> {
+        if table.has_rows() {
+            return TableDump::begin(&mut state.connection, table, &self.server).map(Some);
+        }
+        match TableDump::begin(&mut state.second, table.clone(), &self.server) {
+            Err(error @ Error::Refused { .. }) if state.second.query("DO 1").is_ok() => {
+                state
+                    .warnings
+                    .push(format!("{} ({}) is not stored: {error}", table.shown(), table.engine).replace('\n', " "));
+                Ok(None)
+            }
+            begun => begun.map(Some),
         }
     }
 

@@ -66,7 +66,7 @@ pub fn load(connection: &mut Connection, directory: &Path, text: &TableText) -> 
     let file = File::open(&path).map_err(|error| Error::io("open", &shown, error))?;
     let mut statements =
         Statements::begin(BufReader::with_capacity(1 << 16, file)).map_err(|error| Error::io("read", &shown, error))?;
-    while let Some(statement) = statements.next().map_err(|error| Error::io("read", &shown, error))? {
+    while let Some(statement) = statements.next_statement().map_err(|error| Error::io("read", &shown, error))? {
         match connection.run_bytes(statement) {
             Ok(()) => {}
             Err(Failure::Server(error)) => {
@@ -130,7 +130,7 @@ impl<R: BufRead> Statements<R> {
     ///
     /// # Errors
     /// The text ends inside one, or one is longer than a server takes.
-    pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    pub fn next_statement(&mut self) -> io::Result<Option<&[u8]>> {
         self.piece.clear();
         while !self.piece.ends_with(&self.end) {
             if until_line_end(&mut self.reader, &mut self.piece, STATEMENT_MAX + (1 << 10))? == 0 {
@@ -165,7 +165,7 @@ mod tests {
     fn all(text: &[u8]) -> io::Result<Vec<String>> {
         let mut statements = Statements::begin(text)?;
         let mut found = Vec::new();
-        while let Some(statement) = statements.next()? {
+        while let Some(statement) = statements.next_statement()? {
             found.push(String::from_utf8_lossy(statement).into_owned());
         }
         Ok(found)
