@@ -110,6 +110,8 @@ pub struct StartCheckReport {
     pub ready_s: f64,
     /// Tables that were checked.
     pub tables: u64,
+    /// Tables of other engines that were loaded before that.
+    pub loaded: u64,
     /// How long that took.
     pub check_s: f64,
 }

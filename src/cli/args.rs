@@ -117,6 +117,10 @@ pub struct Backup {
     /// MySQL: load the CLONE plugin where it is missing. It stays loaded.
     #[arg(long)]
     pub install_clone_plugin: bool,
+    /// MySQL: store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same moment. They
+    /// cannot be written to while the end of the clone and they themselves are read.
+    #[arg(long)]
+    pub include_other_engines: bool,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,

@@ -62,5 +62,6 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         accept_unverified: args.accept_unverified,
         continue_after_error: args.continue_after_error,
         install_clone_plugin: args.install_clone_plugin,
+        include_other_engines: args.include_other_engines,
     })
 }

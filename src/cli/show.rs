@@ -242,6 +242,9 @@ pub fn restore_result(report: &Report, shown: &Shown) {
                 started.tables,
                 started.check_s
             ));
+            if started.loaded > 0 {
+                out.push(format!("  {} of them are of other engines than InnoDB, and were loaded", started.loaded));
+            }
         }
         tail(report, shown, &mut out);
     }

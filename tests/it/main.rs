@@ -26,6 +26,8 @@ mod mariadb;
 mod mysql;
 #[cfg(feature = "mysql")]
 mod mysql_differential;
+#[cfg(feature = "mysql")]
+mod mysql_other_engines;
 mod pipe;
 mod program;
 mod replace;

@@ -53,6 +53,8 @@ pub struct Options {
     pub continue_after_error: bool,
     /// `--install-clone-plugin`: loads what the server lacks; it stays there.
     pub install_clone_plugin: bool,
+    /// `--include-other-engines`: MySQL's tables that are not InnoDB are stored too, as SQL text.
+    pub include_other_engines: bool,
 }
 
 impl Default for Options {
@@ -67,6 +69,7 @@ impl Default for Options {
             accept_unverified: false,
             continue_after_error: false,
             install_clone_plugin: false,
+            include_other_engines: false,
         }
     }
 }
@@ -169,6 +172,10 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
             format!("write the engine before it: {known}"),
         ));
     };
+    if options.include_other_engines && scheme != "mysql" {
+        let why = "only a clone of MySQL leaves tables of other engines out";
+        return Err(Error::usage("--include-other-engines", why, "leave it out: everything is stored"));
+    }
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {
         return Ok(Box::new(sqlite::Snapshot::open(sqlite_path(url, rest)?, options)?));
@@ -231,6 +238,32 @@ pub fn finish_directory(engine: &str, directory: &std::path::Path) -> Result<()>
     }
     let _ = directory; // Unused in a build without servers.
     Err(unknown_files(engine))
+}
+
+/// A table that a restored directory holds as SQL text only, until somebody loads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextOfTable {
+    /// Its path below the directory.
+    pub path: String,
+    /// Bytes of its longest statement: less than the server's `max_allowed_packet` must be.
+    pub longest_statement: u64,
+    /// Whether the server forgets its rows whenever it stops.
+    pub in_memory: bool,
+}
+
+/// The tables among `streams` that are texts.
+pub fn texts_of_tables(engine: &str, streams: &[ManifestStream]) -> Vec<TextOfTable> {
+    #[cfg(feature = "mysql")]
+    if engine == "mysql" {
+        let text = |text: mysql::logical::load::TableText| TextOfTable {
+            in_memory: text.table.is_in_memory(),
+            path: text.path,
+            longest_statement: text.longest,
+        };
+        return mysql::logical::load::texts(streams).into_iter().map(text).collect();
+    }
+    let _ = (engine, streams); // Unused in a build without servers.
+    Vec::new()
 }
 
 fn unknown_files(engine: &str) -> Error {

@@ -12,10 +12,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::halt::Halt;
+use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::Credentials;
+use crate::mysql::logical::load::{self, TableText};
 use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
 
 /// How long the server may take until it answers, recovery included.
@@ -49,6 +51,8 @@ pub struct Checked {
     pub checking: Duration,
     /// How many were checked.
     pub tables: u64,
+    /// How many of them were loaded from texts before.
+    pub loaded: u64,
 }
 
 impl ServerProgram {
@@ -101,8 +105,9 @@ impl ServerProgram {
         ))
     }
 
-    /// Starts it on `directory`, checks every table, and stops it. `options` are further options of the server, without their dashes;
-    /// `position` is what the backup says of itself.
+    /// Starts it on `directory`, loads the tables that are texts there, checks every table, and stops it. `options` are further options of
+    /// the server, without their dashes; `position` and `streams` are what the backup says of itself. Texts that were loaded are removed,
+    /// but for those of tables that the server has forgotten when it has stopped.
     ///
     /// # Errors
     /// It does not start, a table is not OK, or it does not stop by itself; the server has ended in any case.
@@ -110,6 +115,7 @@ impl ServerProgram {
         &self,
         directory: &Path,
         position: &serde_json::Value,
+        streams: &[ManifestStream],
         options: &[String],
         halt: &Halt,
     ) -> Result<Checked> {
@@ -118,12 +124,18 @@ impl ServerProgram {
         let mut connection = server.wait_until_ready(halt)?;
         let ready = begun.elapsed();
         connection.set_silence(CHECK_LIMIT);
+        let texts = load::texts(streams);
+        for text in &texts {
+            server.load(directory, text, halt).map_err(|error| server.explained(error))?;
+        }
         let begun = Instant::now();
         let tables = check_tables(&mut connection).map_err(|error| server.explained(error))?;
         let checking = begun.elapsed();
         connection.quit();
         server.stop(halt)?;
-        Ok(Checked { ready, checking, tables })
+        let kept: Vec<&TableText> = texts.iter().filter(|text| !text.table.is_in_memory()).collect();
+        load::remove(directory, &kept)?;
+        Ok(Checked { ready, checking, tables, loaded: texts.len() as u64 })
     }
 
     fn command(&self, private: &Path, directory: &Path, position: &serde_json::Value, options: &[String]) -> Command {
@@ -137,7 +149,13 @@ impl ServerProgram {
         command.args(match self.flavor {
             Flavor::Mariadb => &["--skip-slave-start"][..],
             // Its other protocol has a socket of its own; keys and certificates are not to be made here.
-            Flavor::Mysql => &["--skip-replica-start", "--loose-mysqlx=OFF", "--loose-auto-generate-certs=OFF"],
+            Flavor::Mysql => &[
+                "--skip-replica-start",
+                "--loose-mysqlx=OFF",
+                "--loose-auto-generate-certs=OFF",
+                // As much as there can be, for texts of tables.
+                "--max-allowed-packet=1G",
+            ],
         });
         for name in ["innodb_page_size", "lower_case_table_names"] {
             if let Some(value) = position[name].as_u64() {
@@ -214,6 +232,15 @@ impl Running {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Over a connection of its own: the text changes what its session takes for granted.
+    fn load(&self, directory: &Path, text: &TableText, halt: &Halt) -> Result<()> {
+        let mut connection = Connection::open(&self.address, &Credentials::new("root", b"")?, Some(halt.clone()))?;
+        connection.set_silence(CHECK_LIMIT);
+        load::load(&mut connection, directory, text)?;
+        connection.quit();
+        Ok(())
     }
 
     /// Shuts it down as an operator would.

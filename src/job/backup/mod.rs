@@ -74,6 +74,8 @@ pub struct Request {
     pub continue_after_error: bool,
     /// `--install-clone-plugin`.
     pub install_clone_plugin: bool,
+    /// `--include-other-engines`.
+    pub include_other_engines: bool,
 }
 
 /// Everything known before the first byte is read.
@@ -120,6 +122,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         accept_unverified: request.accept_unverified,
         continue_after_error: request.continue_after_error,
         install_clone_plugin: request.install_clone_plugin,
+        include_other_engines: request.include_other_engines,
     };
     let candidates = base::candidates(request)?;
     // It may have to wait for a lock.

@@ -10,7 +10,7 @@ use super::super::{Conduct, media};
 use super::outside::{Placed, must_have_places};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
-use super::{Into, Request, plan_line};
+use super::{Into, Request, other_tables, plan_line};
 use crate::report::Report;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
@@ -71,14 +71,19 @@ pub(super) fn restore(
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     fullbore_engines::finish_directory(&engine, directory)?;
+    let mut texts = fullbore_engines::texts_of_tables(&engine, last);
     match (&start, &by_hand) {
-        (Some(start), None) => start.run(directory, &position, conduct, report)?,
+        (Some(start), None) => {
+            start.run(directory, &position, last, conduct, report)?;
+            texts.retain(|text| text.in_memory);
+        }
         (Some(_), Some(_)) => {
             report.warnings.push("the server was not started: something has to be done before".into())
         }
         (None, _) => {}
     }
     report.warnings.extend(by_hand);
+    other_tables::tell(target, &texts, report);
     conduct.check()?;
     if let Some(owner) = &request.owner {
         owner.take(directory)?;

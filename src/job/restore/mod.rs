@@ -3,6 +3,7 @@
 mod directory;
 mod outside;
 mod owner;
+mod other_tables;
 mod start;
 mod unfinished;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
-use fullbore_core::media::Manifest;
+use fullbore_core::media::{Manifest, ManifestStream};
 #[cfg(any(feature = "mysql", feature = "mariadb"))]
 use {
     super::Conduct, crate::report::StartCheckReport, fullbore_core::halt::Halt,
@@ -49,23 +49,33 @@ impl<'a> Prepared<'a> {
         &self,
         directory: &Path,
         position: &serde_json::Value,
+        streams: &[ManifestStream],
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
         let halt = Halt::new();
-        let checked = conduct.heeded(&halt, || self.program.check(directory, position, &self.wanted.options, &halt))?;
+        let check = || self.program.check(directory, position, streams, &self.wanted.options, &halt);
+        let checked = conduct.heeded(&halt, check)?;
         report.start_check = Some(StartCheckReport {
             program: self.program.path().display().to_string(),
             version: self.program.version.clone(),
             ready_s: checked.ready.as_secs_f64(),
             tables: checked.tables,
+            loaded: checked.loaded,
             check_s: checked.checking.as_secs_f64(),
         });
         Ok(())
     }
 
     #[cfg(not(any(feature = "mysql", feature = "mariadb")))]
-    pub fn run(&self, _: &Path, _: &serde_json::Value, _: &super::Conduct, _: &mut Report) -> Result<()> {
+    pub fn run(
+        &self,
+        _: &Path,
+        _: &serde_json::Value,
+        _: &[ManifestStream],
+        _: &super::Conduct,
+        _: &mut Report,
+    ) -> Result<()> {
         let _ = self.wanted;
         Ok(())
     }

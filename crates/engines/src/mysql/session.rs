@@ -19,6 +19,7 @@ use super::clone::task::{DataExtent, Event, Task};
 use super::connection::Connection;
 use super::credentials::{Credentials, PasswordSources};
 use super::log;
+use super::other_engines::{self, OtherEngines};
 use super::position::LogStatus;
 use super::preflight::{self, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
@@ -52,6 +53,8 @@ pub struct CloneSession {
     continue_after_error: bool,
     /// Whether keys may be stored.
     media_encrypted: bool,
+    /// Tables that are not in a clone, with `--include-other-engines`.
+    others: Option<OtherEngines>,
 }
 
 /// The connection that asks, beside those of the clone.
@@ -109,11 +112,16 @@ impl Table {
         if let Some(&number) = self.streams.get(&file.id) {
             return Ok(number);
         }
+        let number = self.add(Known::of(file))?;
+        self.streams.insert(file.id, number);
+        Ok(number)
+    }
+
+    fn add(&mut self, known: Known) -> Result<u16> {
         let number = u16::try_from(self.known.len() + 1).map_err(|_| {
             Error::refused("the server", "it has more than 65535 files", "this version cannot back it up")
         })?;
-        self.known.push(Known::of(file));
-        self.streams.insert(file.id, number);
+        self.known.push(known);
         Ok(number)
     }
 
@@ -133,7 +141,11 @@ impl CloneSession {
         let credentials = Credentials::find(&address, &sources)?;
         let mut control = Connection::open(&address, &credentials, options.halt.clone())?;
         let facts = preflight::ask(&mut control)?;
-        let consent = Consent { unverified: options.accept_unverified, install_plugin: options.install_clone_plugin };
+        let consent = Consent {
+            unverified: options.accept_unverified,
+            install_plugin: options.install_clone_plugin,
+            other_engines: options.include_other_engines,
+        };
         let warnings = preflight::judge(&address.name(), &facts, consent)?;
         if facts.encrypted.count > 0 && !options.media_encrypted {
             return Err(Error::refused(
@@ -146,6 +158,8 @@ impl CloneSession {
                 "encrypt the backup as well: name its recipients with --encrypt-to",
             ));
         }
+        let open_others = || OtherEngines::open(&address, &credentials, &facts.grants, &facts.version_text, options);
+        let others = options.include_other_engines.then(open_others).transpose()?;
         if facts.plugin == ClonePlugin::Absent {
             preflight::install_plugin(&mut control)?;
         }
@@ -176,6 +190,7 @@ impl CloneSession {
             suspects: Suspects::default(),
             continue_after_error: options.continue_after_error,
             media_encrypted: options.media_encrypted,
+            others,
         })
     }
 
@@ -214,10 +229,42 @@ impl CloneSession {
     /// The end of a stage is about to be acknowledged: what is committed now is in the copy.
     fn stage_ends(&self, stage: Stage) -> Result<()> {
         if stage == Stage::PageCopy {
+            // Before the moment that the copy is consistent with; until after it.
+            if let Some(others) = &self.others {
+                others.lock()?;
+            }
             let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
             control.before = LogStatus::read(&mut control.connection)?;
         }
         Ok(())
+    }
+
+    /// What is behind the clone, once its first connection has seen its end: the tables of other engines.
+    fn behind_the_clone(&self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let Some(others) = &self.others else { return Ok(None) };
+        let text = || {
+            let known = Known { unit: other_engines::UNIT, identity: None, fsp_flags: None, judge: None };
+            self.table().add(known)
+        };
+        let extent = others.next(text, buffer)?;
+        if extent.is_none() {
+            // Between both readings of the position these tables stood still.
+            drop(self.read_position_after()?);
+            others.unlock()?;
+        }
+        Ok(extent)
+    }
+
+    /// Reads the position behind the clone, once, and looks for that of the copy itself.
+    fn read_position_after(&self) -> Result<MutexGuard<'_, Control>> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.after.is_none() {
+            let after = LogStatus::read(&mut control.connection)?;
+            let found = self.redo.search(self.page.bytes());
+            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
+            control.after = Some(after);
+        }
+        Ok(control)
     }
 
     /// Learns from what is sent of a data file.
@@ -298,7 +345,8 @@ impl Source for CloneSession {
     }
 
     fn detail(&self, id: u16) -> Option<serde_json::Value> {
-        self.table().known(id)?.fsp_flags.map(verify::detail)
+        let text = self.others.as_ref().and_then(|others| others.detail(id));
+        text.or_else(|| self.table().known(id)?.fsp_flags.map(verify::detail))
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
@@ -312,6 +360,7 @@ impl Source for CloneSession {
             Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
         };
         let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
+        found.extend(self.others.iter().flat_map(OtherEngines::streams));
         // Of those that were dropped, blocks may be on the media.
         let named: HashSet<u16> = found.iter().map(|stream| stream.id).collect();
         let table = self.table();
@@ -324,7 +373,7 @@ impl Source for CloneSession {
     fn reader(&self, index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tasks.get_mut(index).and_then(Option::take);
-        Ok(Box::new(TaskReader { session: self, task, stage: Stage::Init, rest: None }))
+        Ok(Box::new(TaskReader { session: self, leads: index == 0, task, stage: Stage::Init, rest: None }))
     }
 
     fn is_free(&self, _: u16, _: u64) -> bool {
@@ -352,13 +401,7 @@ impl Session for CloneSession {
 
     /// Bounds of the moment that the copy is consistent with: readings of the binary log before and after the clone.
     fn position(&self) -> Result<serde_json::Value> {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.after.is_none() {
-            let after = LogStatus::read(&mut control.connection)?;
-            let found = self.redo.search(self.page.bytes());
-            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
-            control.after = Some(after);
-        }
+        let control = self.read_position_after()?;
         let outside: Vec<_> = self
             .files()
             .into_iter()
@@ -374,6 +417,14 @@ impl Session for CloneSession {
             "outside_the_data_directory": outside,
         });
         damage::write(&self.damaged(), &mut position);
+        if let Some(others) = &self.others {
+            position["other_engines"] = json!({
+                "tables": others.count(),
+                "still_from": control.before,
+                "still_until": control.after,
+                "writers_blocked_s": others.blocked().as_secs_f64(),
+            });
+        }
         Ok(position)
     }
 
@@ -388,6 +439,7 @@ impl Session for CloneSession {
     fn facts(&self) -> Facts {
         let mut warnings = self.warnings.clone();
         warnings.extend(damage::warning(&self.damaged()));
+        warnings.extend(self.others.iter().flat_map(OtherEngines::warnings));
         let outside: Vec<String> = self.files().into_iter().filter_map(|file| file.outside).collect();
         if let Some(first) = outside.first() {
             let count = outside.len();
@@ -397,8 +449,8 @@ impl Session for CloneSession {
         }
         Facts {
             warnings,
-            // DDL and writes go on; commits wait for two readings of the position, which take no time to speak of.
-            writers_blocked: Duration::ZERO,
+            // Of InnoDB: DDL and writes go on; commits wait for two readings of the position, which take no time to speak of.
+            writers_blocked: self.others.as_ref().map_or(Duration::ZERO, OtherEngines::blocked),
             free_bytes: 0,
             library: format!("MySQL {}", self.facts.version_text),
             direct: false,
@@ -417,6 +469,8 @@ enum Rest {
 /// One connection of the clone.
 struct TaskReader<'a> {
     session: &'a CloneSession,
+    /// Whether it is the one that ends last.
+    leads: bool,
     task: Option<Task>,
     /// The stage that runs, as the first task knows it.
     stage: Stage,
@@ -453,6 +507,7 @@ impl Reader for TaskReader<'_> {
             }
             let Some(task) = &mut self.task else { return Ok(None) };
             match task.next_event()? {
+                None if self.leads => return self.session.behind_the_clone(buffer),
                 None => return Ok(None),
                 Some(Event::StageBegins(StateDescriptor { stage, .. })) => self.stage = stage,
                 Some(Event::StageEnds(stage)) => self.session.stage_ends(stage)?,

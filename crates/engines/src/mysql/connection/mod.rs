@@ -7,6 +7,7 @@ mod authentication;
 mod handshake;
 mod packet;
 mod result_set;
+mod rows;
 mod server_error;
 mod stream;
 mod tls;
@@ -18,6 +19,7 @@ use fullbore_core::{Error, Result};
 
 pub use handshake::Greeting;
 pub use result_set::ResultSet;
+pub use rows::{RowBytes, RowDecoder, RowFault, Rows};
 pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
 
 use authentication::Plugin;
@@ -86,6 +88,12 @@ impl Connection {
     pub fn query(&mut self, statement: &str) -> Result<ResultSet, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
         result_set::read(&mut self.packets)
+    }
+
+    /// Runs one statement that is not UTF-8, whatever it gives.
+    pub fn run_bytes(&mut self, statement: &[u8]) -> Result<(), Failure> {
+        self.send(COM_QUERY, statement)?;
+        result_set::read(&mut self.packets).map(drop)
     }
 
     /// Sends a command: its number, and what belongs to it.

@@ -31,6 +31,13 @@ pub(super) struct Payload {
     more: bool,
 }
 
+impl Payload {
+    /// Whether the whole of it, of which nothing was read yet, is too short for a row that begins with a long value.
+    pub fn is_short(&self) -> bool {
+        self.left < 9
+    }
+}
+
 impl PacketStream {
     pub fn new(stream: Stream, name: String) -> Self {
         Self { reader: BufReader::with_capacity(READ_AHEAD, stream), sequence: 0, name }

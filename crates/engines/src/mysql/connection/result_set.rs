@@ -31,11 +31,19 @@ impl ResultSet {
     }
 }
 
-/// Reads the answer to COM_QUERY.
-pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
+/// How an answer begins.
+pub(super) enum Head {
+    /// The statement gives no rows.
+    Done,
+    /// Rows with so many values follow.
+    Columns(usize),
+}
+
+/// Reads the answer to COM_QUERY up to its first row.
+pub(super) fn read_head(packets: &mut PacketStream) -> Result<Head, Failure> {
     let first = packets.read(PACKET_LIMIT)?;
     let columns = match first.split_first() {
-        Some((0x00, _)) => return Ok(ResultSet::default()),
+        Some((0x00, _)) => return Ok(Head::Done),
         Some((0xFF, body)) => return Err(Failure::Server(ServerError::parse(&packets.name, body))),
         // LOAD DATA LOCAL: never asked for, never answered with a file.
         Some((0xFB, _)) | None => return Err(packets.broken("it asked for a file").into()),
@@ -49,6 +57,12 @@ pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
     if !is_end(&end) {
         return Err(packets.broken("it sent more columns than it said").into());
     }
+    Ok(Head::Columns(columns as usize))
+}
+
+/// Reads the answer to COM_QUERY.
+pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
+    let Head::Columns(columns) = read_head(packets)? else { return Ok(ResultSet::default()) };
     let mut result = ResultSet::default();
     let mut size = 0;
     loop {
@@ -59,11 +73,11 @@ pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
         if let Some((0xFF, body)) = payload.split_first() {
             return Err(Failure::Server(ServerError::parse(&packets.name, body)));
         }
-        size += payload.len() + 24 * columns as usize;
+        size += payload.len() + 24 * columns;
         if size > RESULT_MAX || result.rows.len() == ROWS_MAX {
             return Err(packets.broken("it sent a result that is longer than any that was asked for").into());
         }
-        match row(&payload, columns as usize) {
+        match row(&payload, columns) {
             Some(row) => result.rows.push(row),
             None => return Err(packets.broken("it sent a row that is none").into()),
         }

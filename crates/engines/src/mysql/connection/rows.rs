@@ -1,0 +1,238 @@
+//! Rows that are read one after the other, and each value in pieces: what a table holds, whatever its size, in constant memory.
+//!
+//! The form is that of the text protocol ("Text Resultset Row" in MySQL's protocol documentation): each value is a length-encoded
+//! integer and so many bytes; 0xFB alone is NULL.
+
+use fullbore_core::{Error, Result};
+
+use super::packet::{PacketStream, Payload};
+use super::result_set::{self, Head};
+use super::server_error::{Failure, ServerError};
+use super::{COM_QUERY, Connection};
+
+/// Where the bytes of a row come from.
+pub trait RowBytes {
+    /// Fills `buffer` with the next bytes of the row; an error if it has fewer.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<()>;
+}
+
+/// Why a row cannot be read.
+#[derive(Debug)]
+pub enum RowFault {
+    /// It has at least so many bytes, which is more than is taken.
+    TooLong(u64),
+    /// It is no row.
+    Broken(&'static str),
+    /// The connection failed, or the job was stopped.
+    Fault(Error),
+}
+
+impl From<Error> for RowFault {
+    fn from(error: Error) -> Self {
+        Self::Fault(error)
+    }
+}
+
+/// Takes a row apart, value by value.
+#[derive(Debug, Clone)]
+pub struct RowDecoder {
+    /// Values that have not begun yet.
+    columns: usize,
+    /// Bytes of the value under way.
+    value: u64,
+    /// Bytes of all values so far, as their lengths say.
+    size: u64,
+    limit: u64,
+    /// The first byte of the row, which was looked at before.
+    first: Option<u8>,
+}
+
+impl RowDecoder {
+    /// A row with so many values, of at most `limit` bytes together, that begins with the byte `first`.
+    pub fn new(columns: usize, limit: u64, first: u8) -> Self {
+        Self { columns, value: 0, size: 0, limit, first: Some(first) }
+    }
+
+    /// Goes to the next value, whatever was left of the last one having been read: its length, or nothing for NULL.
+    ///
+    /// # Errors
+    /// There is none, or it does not fit.
+    pub fn next_value(&mut self, bytes: &mut impl RowBytes) -> Result<Option<u64>, RowFault> {
+        if self.value > 0 {
+            return Err(RowFault::Broken("a value that was not read to its end"));
+        }
+        self.columns = self.columns.checked_sub(1).ok_or(RowFault::Broken("a row with too few values"))?;
+        let first = match self.first.take() {
+            Some(first) => first,
+            None => {
+                let mut byte = [0];
+                bytes.fill(&mut byte)?;
+                byte[0]
+            }
+        };
+        let width = match first {
+            0xFB => return Ok(None),
+            0xFC => 2,
+            0xFD => 3,
+            0xFE => 8,
+            0xFF => return Err(RowFault::Broken("a value without a length")),
+            short => return self.begin(short.into()),
+        };
+        let mut length = [0; 8];
+        bytes.fill(&mut length[..width])?;
+        self.begin(u64::from_le_bytes(length))
+    }
+
+    fn begin(&mut self, length: u64) -> Result<Option<u64>, RowFault> {
+        self.size = self.size.saturating_add(length);
+        if self.size > self.limit {
+            return Err(RowFault::TooLong(self.size));
+        }
+        self.value = length;
+        Ok(Some(length))
+    }
+
+    /// Reads the next bytes of the value into the start of `buffer`, as many as fit or are left; 0 at its end.
+    pub fn read(&mut self, bytes: &mut impl RowBytes, buffer: &mut [u8]) -> Result<usize, RowFault> {
+        let length = usize::try_from(self.value).unwrap_or(usize::MAX).min(buffer.len());
+        bytes.fill(&mut buffer[..length])?;
+        self.value -= length as u64;
+        Ok(length)
+    }
+
+    /// Whether all values have been read.
+    pub fn is_at_end(&self) -> bool {
+        self.columns == 0 && self.value == 0
+    }
+
+    /// Bytes of all values so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A row on a connection.
+struct OnConnection<'a> {
+    packets: &'a mut PacketStream,
+    payload: &'a mut Payload,
+}
+
+impl RowBytes for OnConnection<'_> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.packets.read_exact(self.payload, buffer)
+    }
+}
+
+/// The answer to a query, while it is read. Until its end nothing else can be asked on its connection.
+pub struct Rows {
+    columns: usize,
+    limit: u64,
+    row: Option<(Payload, RowDecoder)>,
+}
+
+impl Connection {
+    /// Asks for rows that are to be read one by one, of at most `limit` bytes each.
+    pub fn query_rows(&mut self, statement: &str, limit: u64) -> Result<Rows, Failure> {
+        self.send(COM_QUERY, statement.as_bytes())?;
+        match result_set::read_head(&mut self.packets)? {
+            Head::Columns(columns) => Ok(Rows { columns, limit, row: None }),
+            Head::Done => Err(self.broken("it sent no rows").into()),
+        }
+    }
+}
+
+impl Rows {
+    /// How many values each row has.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Goes to the next row, all of the last one having been read; false when there is none.
+    pub fn next_row(&mut self, connection: &mut Connection) -> Result<bool, Failure> {
+        let packets = &mut connection.packets;
+        if let Some((mut payload, row)) = self.row.take() {
+            if !row.is_at_end() {
+                return Err(packets.broken("a row was not read to its end").into());
+            }
+            packets.end(&mut payload)?;
+        }
+        let mut payload = packets.begin()?;
+        let short = payload.is_short();
+        let mut first = [0];
+        packets.read_exact(&mut payload, &mut first)?;
+        match first[0] {
+            0xFE if short => {
+                packets.read_rest(payload, 16)?;
+                Ok(false)
+            }
+            0xFF => {
+                let body = packets.read_rest(payload, 4096)?;
+                Err(Failure::Server(ServerError::parse(&packets.name, &body)))
+            }
+            first => {
+                self.row = Some((payload, RowDecoder::new(self.columns, self.limit, first)));
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes to the next value of the row: its length, or nothing for NULL.
+    pub fn next_value(&mut self, connection: &mut Connection) -> Result<Option<u64>, RowFault> {
+        let (payload, row) = self.row.as_mut().ok_or(RowFault::Broken("no row"))?;
+        row.next_value(&mut OnConnection { packets: &mut connection.packets, payload })
+    }
+
+    /// Reads the next bytes of the value into the start of `buffer`; 0 at its end.
+    pub fn read(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, RowFault> {
+        let (payload, row) = self.row.as_mut().ok_or(RowFault::Broken("no row"))?;
+        row.read(&mut OnConnection { packets: &mut connection.packets, payload }, buffer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    impl RowBytes for &[u8] {
+        fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+            let (now, rest) = self.split_at_checked(buffer.len()).ok_or(Error::Halted)?;
+            buffer.copy_from_slice(now);
+            *self = rest;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn values_come_in_pieces_and_null_is_not_the_empty_string() {
+        let mut bytes = &b"abc\x00\xfb\xfc\x05\x00hello"[..];
+        let mut row = RowDecoder::new(4, 100, 3);
+        assert_eq!(row.next_value(&mut bytes).unwrap(), Some(3));
+        let mut buffer = [0; 2];
+        assert_eq!((row.read(&mut bytes, &mut buffer).unwrap(), buffer), (2, *b"ab"));
+        assert!(row.clone().next_value(&mut bytes).is_err(), "a value that was not read to its end");
+        assert_eq!(row.read(&mut bytes, &mut buffer).unwrap(), 1);
+        assert_eq!(row.read(&mut bytes, &mut buffer).unwrap(), 0);
+        assert_eq!(row.next_value(&mut bytes).unwrap(), Some(0));
+        assert_eq!(row.next_value(&mut bytes).unwrap(), None);
+        assert_eq!(row.next_value(&mut bytes).unwrap(), Some(5));
+        let mut whole = [0; 9];
+        assert_eq!(row.read(&mut bytes, &mut whole).unwrap(), 5);
+        assert!(row.is_at_end() && bytes.is_empty() && row.size() == 8);
+        assert!(row.next_value(&mut bytes).is_err(), "a fifth value");
+    }
+
+    #[test]
+    fn a_length_that_is_not_true_or_too_long_is_an_error() {
+        let mut row = RowDecoder::new(2, 10, 0xFE);
+        let huge = row.next_value(&mut &b"\xff\xff\xff\xff\xff\xff\xff\xff"[..]);
+        assert!(matches!(huge, Err(RowFault::TooLong(u64::MAX))));
+        let mut row = RowDecoder::new(2, 10, 6);
+        row.next_value(&mut &b""[..]).unwrap();
+        assert!(row.read(&mut &b"abc"[..], &mut [0; 6]).is_err());
+        let mut bytes = &b"abcdef\x06ghijkl"[..];
+        row.read(&mut bytes, &mut [0; 6]).unwrap();
+        assert!(matches!(row.next_value(&mut bytes), Err(RowFault::TooLong(12))));
+        assert!(RowDecoder::new(1, 10, 0xFF).next_value(&mut &b"x"[..]).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! The columns of a table: how each is asked for, and written, so that its value comes back exactly.
+
+use fullbore_core::{Error, Result};
+
+use super::super::connection::Connection;
+use super::names::{literal, quoted};
+use super::tables::Table;
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Digits as they come: integers and DECIMAL.
+    Number,
+    /// FLOAT and DOUBLE: never taken for an integer, which has no negative zero.
+    Real,
+    /// Dates and times: digits between quotes.
+    Quoted,
+    /// Characters, in the column's own character set.
+    Text,
+    /// Bytes.
+    Binary,
+    /// Text in UTF-8, which must be said.
+    Json,
+    /// The number of an ENUM's member, which the empty string could be two of; the bits of a SET.
+    Members,
+}
+
+impl Form {
+    fn of(data_type: &str) -> Option<Self> {
+        Some(match data_type {
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" => Form::Number,
+            "float" | "double" => Form::Real,
+            "year" | "date" | "time" | "datetime" | "timestamp" => Form::Quoted,
+            "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Form::Text,
+            "bit" | "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" => Form::Binary,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring" | "multipolygon"
+            | "geomcollection" | "geometrycollection" => Form::Binary,
+            "json" => Form::Json,
+            "enum" | "set" => Form::Members,
+            _ => return None,
+        })
+    }
+}
+
+/// A column that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// How its values are written.
+    pub form: Form,
+    /// Of a FLOAT the text protocol gives six digits, of a DOUBLE all that matter.
+    single: bool,
+}
+
+impl Column {
+    /// What is asked for.
+    pub fn expression(&self) -> String {
+        let name = quoted(&self.name);
+        match self.form {
+            Form::Members => format!("CAST({name} AS UNSIGNED)"),
+            Form::Real if self.single => format!("CAST({name} AS DOUBLE)"),
+            _ => name,
+        }
+    }
+}
+
+/// The columns that a row is made of, in their order, those that are invisible too; without the generated ones.
+///
+/// # Errors
+/// One is of a type that is not known.
+pub fn stored(connection: &mut Connection, table: &Table) -> Result<Vec<Column>> {
+    let asked = format!(
+        "SELECT column_name, data_type, extra FROM information_schema.columns WHERE table_schema = {} AND table_name = {} \
+         ORDER BY ordinal_position",
+        literal(&table.schema),
+        literal(&table.name)
+    );
+    let mut columns = Vec::new();
+    for row in connection.query(&asked)?.rows {
+        let [Some(name), Some(data_type), extra] = &row[..] else { continue };
+        let extra = extra.as_deref().unwrap_or_default();
+        if extra.contains("VIRTUAL GENERATED") || extra.contains("STORED GENERATED") {
+            continue;
+        }
+        let data_type = data_type.to_ascii_lowercase();
+        let form = Form::of(&data_type).ok_or_else(|| {
+            Error::refused(
+                format!("table {}", table.shown()),
+                format!("its column {name:?} is of the type `{data_type}`, which this version does not know"),
+                "leave --include-other-engines out, or use a newer fullbore",
+            )
+        })?;
+        columns.push(Column { name: name.clone(), form, single: data_type == "float" });
+    }
+    Ok(columns)
+}

@@ -1,0 +1,131 @@
+//! Values as SQL literals, for a session with `SET NAMES binary` and without NO_BACKSLASH_ESCAPES: bytes then reach the column as they are.
+
+use super::columns::Form;
+
+/// Values up to this length, in bytes, are looked at as a whole; longer ones are written as they come, in hexadecimal digits.
+pub const SHORT: usize = 32 << 10;
+
+/// Writes a value of at most [`SHORT`] bytes.
+///
+/// # Errors
+/// It is no value of its type: what a server never sends.
+pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    match form {
+        Form::Number if is_number(value) => out.extend_from_slice(value),
+        Form::Real if is_number(value) => {
+            out.extend_from_slice(value);
+            if !value.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+                out.extend_from_slice(b"e0");
+            }
+        }
+        Form::Members if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => out.extend_from_slice(value),
+        Form::Quoted if value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b' ')) => {
+            out.push(b'\'');
+            out.extend_from_slice(value);
+            out.push(b'\'');
+        }
+        Form::Number | Form::Real | Form::Members | Form::Quoted => return Err("a value that is none of its type"),
+        Form::Text if std::str::from_utf8(value).is_ok() => text(value, out),
+        Form::Text | Form::Binary if value.is_empty() => out.extend_from_slice(b"''"),
+        Form::Text | Form::Binary => {
+            out.extend_from_slice(b"0x");
+            digits(value, out);
+        }
+        Form::Json => {
+            out.extend_from_slice(b"_utf8mb4");
+            text(value, out);
+        }
+    }
+    Ok(())
+}
+
+/// Begins a value of more than [`SHORT`] bytes; its [`digits`] follow.
+///
+/// # Errors
+/// Its type has no such values.
+pub fn begin_long(form: Form, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    match form {
+        Form::Text | Form::Binary => out.extend_from_slice(b"0x"),
+        Form::Json => out.extend_from_slice(b"_utf8mb4 0x"),
+        Form::Number | Form::Real | Form::Members | Form::Quoted => {
+            return Err("a number or date of many thousand digits");
+        }
+    }
+    Ok(())
+}
+
+/// Hexadecimal digits.
+pub fn digits(value: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in value {
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+}
+
+/// Between quotes, with everything escaped that a client or the server could take for something else.
+pub fn text(value: &[u8], out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for &byte in value {
+        let escaped = match byte {
+            0 => b'0',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            0x1A => b'Z',
+            b'\\' | b'\'' => byte,
+            _ => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', escaped]);
+    }
+    out.push(b'\'');
+}
+
+/// What stands in a number as the server writes it.
+fn is_number(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn written(form: Form, value: &[u8]) -> Result<String, &'static str> {
+        let mut out = Vec::new();
+        write(form, value, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn values_are_written_so_that_nothing_in_them_ends_the_literal() {
+        for (form, value, expected) in [
+            (Form::Number, &b"-12.50"[..], "-12.50"),
+            (Form::Real, b"-0", "-0e0"),
+            (Form::Real, b"1.7976931348623157e308", "1.7976931348623157e308"),
+            (Form::Quoted, b"0000-00-00 00:00:00.000000", "'0000-00-00 00:00:00.000000'"),
+            (Form::Text, b"it's\\ a\n\r\0\x1A", r"'it\'s\\ a\n\r\0\Z'"),
+            (Form::Text, "ü😀".as_bytes(), "'ü😀'"),
+            (Form::Text, b"\xFCb\x5C", "0xFC625C"),
+            (Form::Text, b"", "''"),
+            (Form::Binary, b"", "''"),
+            (Form::Binary, b"'\0", "0x2700"),
+            (Form::Json, br#"{"a": "\n'"}"#, r#"_utf8mb4'{"a": "\\n\'"}'"#),
+            (Form::Members, b"0", "0"),
+        ] {
+            assert_eq!(written(form, value).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_server_never_sends_for_a_number_or_a_date_does_not_become_sql() {
+        for form in [Form::Number, Form::Real, Form::Members, Form::Quoted] {
+            for bad in [&b"1); DROP TABLE x; -- "[..], b"'", b"1/*", b"\xff", b"NULL"] {
+                assert!(written(form, bad).is_err());
+            }
+            assert!(begin_long(form, &mut Vec::new()).is_err());
+        }
+        assert!(written(Form::Number, b"").is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! The tables of other engines than InnoDB.
+
+use fullbore_core::{Error, Result};
+
+use super::super::connection::Connection;
+use super::names::{file_name, quoted};
+
+/// More than a backup set has streams for.
+const TABLES_MAX: usize = 60_000;
+
+/// Which tables: what is not InnoDB, without the server's own schemas. Their tables of other engines are logs (`mysql.general_log`,
+/// `mysql.slow_log`) and views of the running server.
+pub const OTHERS: &str = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
+                          AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Table {
+    /// Its database.
+    pub schema: String,
+    /// Its name there.
+    pub name: String,
+    /// Its storage engine, as the server writes it.
+    pub engine: String,
+}
+
+impl Table {
+    /// As an identifier in a statement.
+    pub fn quoted(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.name))
+    }
+
+    /// For messages.
+    pub fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+
+    /// The path of its text; `number` is its own among all tables.
+    pub fn path(&self, number: usize) -> String {
+        format!("{}/{}.sql", file_name(&self.schema, number), file_name(&self.name, number))
+    }
+
+    /// Whether it has rows of its own, here: a MERGE table shows those of others, a FEDERATED one those of another server, and a
+    /// BLACKHOLE none.
+    pub fn has_rows(&self) -> bool {
+        !["MRG_MYISAM", "FEDERATED", "BLACKHOLE"].iter().any(|engine| self.engine.eq_ignore_ascii_case(engine))
+    }
+
+    /// Whether the server forgets its rows when it stops.
+    pub fn is_in_memory(&self) -> bool {
+        self.engine.eq_ignore_ascii_case("MEMORY")
+    }
+}
+
+/// All tables of other engines, in the order of their names.
+///
+/// # Errors
+/// There are more than a backup set has room for.
+pub fn list(connection: &mut Connection) -> Result<Vec<Table>> {
+    let asked = format!("SELECT table_schema, table_name, engine {OTHERS} ORDER BY 1, 2 LIMIT {}", TABLES_MAX + 1);
+    let answer = connection.query(&asked)?;
+    if answer.rows.len() > TABLES_MAX {
+        return Err(Error::refused(
+            connection.name(),
+            format!("it has more than {TABLES_MAX} tables of other engines than InnoDB"),
+            "leave --include-other-engines out and dump them by themselves",
+        ));
+    }
+    let table = |row: Vec<Option<String>>| match <[_; 3]>::try_from(row) {
+        Ok([Some(schema), Some(name), Some(engine)]) => Some(Table { schema, name, engine }),
+        _ => None,
+    };
+    Ok(answer.rows.into_iter().filter_map(table).collect())
+}
