@@ -2,13 +2,14 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
-use fullbore::job::restore::{self, Into, Request, StartCheck};
+use fullbore::job::restore::{self, Into, Request, StartCheck, Tables};
 
 use super::args::Restore;
 use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
+    let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let request = Request {
         reading: super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config),
         into: Into::parse(&args.into)?,
@@ -16,9 +17,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         mkdir: args.mkdir,
         dry_run: args.dry_run,
         integrity_check: args.integrity_check,
-        start_check: args
-            .start_check
-            .then(|| StartCheck { program: args.server_program.clone(), options: args.server_option.clone() }),
+        start_check: args.start_check.then(server),
+        tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
     if let Into::Sqlite(path) = &request.into {
         super::refuse_report_in_database(&args.shown, path)?;

@@ -7,6 +7,8 @@ pub mod innodb;
 pub mod mariadb;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "mysql")]
+pub mod single_table;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "mysql")]

@@ -74,12 +74,12 @@ pub(super) fn restore(
     unfinished.publish(target)
 }
 
-fn size_of(streams: &[ManifestStream]) -> u64 {
+pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
     streams.iter().map(|stream| stream.size).sum()
 }
 
 /// Unpacks the next opened set, which is `found`, and books it.
-fn unpack(
+pub(super) fn unpack(
     opened: &mut reading::Opened,
     found: &media::Found,
     target: &dyn Target,
@@ -92,10 +92,10 @@ fn unpack(
 }
 
 /// A directory beside the target, on the same file system; removed when it is dropped before it got the target's name.
-struct Unfinished(Option<PathBuf>);
+pub(super) struct Unfinished(Option<PathBuf>);
 
 impl Unfinished {
-    fn make(target: &Path, mkdir: bool, size: u64) -> Result<Self> {
+    pub(super) fn make(target: &Path, mkdir: bool, size: u64) -> Result<Self> {
         let shown = target.display().to_string();
         let taken = |why: &str| {
             Err(Error::refused(
@@ -135,7 +135,7 @@ impl Unfinished {
         Ok(Self(Some(path)))
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.0.as_deref().unwrap_or(Path::new(""))
     }
 
@@ -149,6 +149,16 @@ impl Unfinished {
                 Err(Error::io("give its name to", target.display().to_string(), error))
             }
         }
+    }
+}
+
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+impl Unfinished {
+    /// Gives the target's name to `part` of it, durably, and removes the rest.
+    pub(super) fn publish_part(self, part: &str, target: &Path) -> Result<()> {
+        let failed = |e| Error::io("give its name to", target.display().to_string(), e);
+        fs::rename(self.path().join(part), target).map_err(failed)?;
+        sync_directory(parent_of(target))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod directory;
 mod start;
+mod table;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,6 +18,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::{integrity, restore as sqlite};
 
 pub use start::StartCheck;
+pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
@@ -74,6 +76,8 @@ pub struct Request {
     pub integrity_check: bool,
     /// `--start-check`: the server is started on the restored directory before that gets its name.
     pub start_check: Option<StartCheck>,
+    /// `--table`: single tables are handed out, and nothing else restored.
+    pub tables: Option<Tables>,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -153,9 +157,13 @@ fn restore_found(
 ) -> Result<()> {
     let (sequence, mut opened) = choose_and_open(heap, request, key, report)?;
     if sequence.last().is_some_and(|found| found.header.open) {
+        if let Some(tables) = &request.tables {
+            return table::restore(&sequence, opened, request, tables, conduct, report);
+        }
         return directory::restore(&sequence, opened, request, conduct, report);
     }
     refuse_start_check(request)?;
+    table::refuse(request)?;
     let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
@@ -223,6 +231,7 @@ pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
 
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     refuse_start_check(request)?;
+    table::refuse(request)?;
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(
             "--from -",
