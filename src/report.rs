@@ -79,6 +79,8 @@ pub struct Report {
     pub writers_blocked_s: f64,
     /// What a server did that was started on a restored directory.
     pub start_check: Option<StartCheckReport>,
+    /// Tables that were taken out of the backup of a server.
+    pub tables: Option<TablesReport>,
     /// What went not quite as it should.
     pub warnings: Vec<String>,
     /// What is worth knowing, and nothing to be done about.
@@ -114,6 +116,38 @@ pub struct StartCheckReport {
     pub loaded: u64,
     /// How long that took.
     pub check_s: f64,
+}
+
+/// Tables that were taken out of the backup of a server, by a private server on some of its files.
+#[derive(Debug, Clone, Serialize)]
+pub struct TablesReport {
+    /// The server's program.
+    pub program: String,
+    /// Its version.
+    pub version: String,
+    /// From the start until it answered, recovery included.
+    pub ready_s: f64,
+    /// Files that were restored for it.
+    pub restored_files: u64,
+    /// Bytes in them.
+    pub restored_bytes: u64,
+    /// Files of the backup that were not written.
+    pub passed_over_files: u64,
+    /// Bytes in them.
+    pub passed_over_bytes: u64,
+    /// The tables.
+    pub tables: Vec<TableReport>,
+}
+
+/// One table that was taken out.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableReport {
+    /// Its name.
+    pub table: String,
+    /// Its files in the target.
+    pub files: Vec<String>,
+    /// Bytes in them.
+    pub bytes: u64,
 }
 
 /// The buffer pool.

@@ -229,6 +229,7 @@ pub struct Chosen {
 ///
 /// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("server").args(["start_check", "table"]).multiple(true))]
 pub struct Restore {
     /// Families, directories or patterns, in any order; - for standard input. Repeatable.
     #[arg(long, value_name = "DEVICE", required = true)]
@@ -249,14 +250,18 @@ pub struct Restore {
     /// directory gets its name. MySQL and MariaDB; not as root.
     #[arg(long)]
     pub start_check: bool,
-    /// The server's program for --start-check, of the series of the backup [default: mariadbd or mysqld in PATH].
-    #[arg(long, value_name = "PATH", requires = "start_check")]
+    /// Take this InnoDB table out of a server's backup, ready for IMPORT TABLESPACE, and restore nothing else: a private server recovers the
+    /// files that it needs. DATABASE.TABLE. Repeatable; not as root.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["start_check", "replace", "integrity_check"])]
+    pub table: Vec<String>,
+    /// The server's program for --start-check and --table, of the series of the backup [default: mariadbd or mysqld in PATH].
+    #[arg(long, value_name = "PATH", requires = "server")]
     pub server_program: Option<PathBuf>,
-    /// An option of the server for --start-check, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.
-    #[arg(long, value_name = "OPTION", requires = "start_check")]
+    /// An option of that server, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.
+    #[arg(long, value_name = "OPTION", requires = "server")]
     pub server_option: Vec<String>,
     /// Put tablespaces that stood outside of the server's data directory (DATA DIRECTORY) where they stood; nothing may be there.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "table")]
     pub place_outside: bool,
     /// Give the restored files of a server to this user, e.g. mysql or mysql:mysql, or by numbers [default: who restores].
     #[arg(long, value_name = "USER[:GROUP]")]

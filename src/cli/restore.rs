@@ -2,13 +2,14 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
-use fullbore::job::restore::{self, Into, Owner, Request, StartCheck};
+use fullbore::job::restore::{self, Into, Owner, Request, StartCheck, Tables};
 
 use super::args::Restore;
 use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
+    let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let request = Request {
         reading: super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config),
         into: Into::parse(&args.into)?,
@@ -19,9 +20,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         place_outside: args.place_outside,
         owner: args.owner.as_deref().map(Owner::parse).transpose()?,
         continue_after_error: args.continue_after_error,
-        start_check: args
-            .start_check
-            .then(|| StartCheck { program: args.server_program.clone(), options: args.server_option.clone() }),
+        start_check: args.start_check.then(server),
+        tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
     if let Into::Sqlite(path) = &request.into {
         super::refuse_report_in_database(&args.shown, path)?;

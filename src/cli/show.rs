@@ -246,6 +246,21 @@ pub fn restore_result(report: &Report, shown: &Shown) {
                 out.push(format!("  {} of them are of other engines than InnoDB, and were loaded", started.loaded));
             }
         }
+        if let Some(taken) = &report.tables {
+            out.push(format!(
+                "  {} {} was ready after {:.3} seconds, on {} of {} files ({})",
+                value(&taken.program),
+                value(&taken.version),
+                taken.ready_s,
+                taken.restored_files,
+                taken.restored_files + taken.passed_over_files,
+                show_bytes(taken.restored_bytes)
+            ));
+            let tables = taken.tables.iter();
+            out.extend(tables.map(|table| {
+                format!("  {}: {} files, {}", value(&table.table), table.files.len(), show_bytes(table.bytes))
+            }));
+        }
         tail(report, shown, &mut out);
     }
     out.iter().for_each(|text| line(text));

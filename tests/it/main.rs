@@ -36,5 +36,7 @@ mod restore;
 mod signals;
 mod slips;
 mod source_changes;
+#[cfg(all(feature = "mysql", feature = "mariadb"))]
+mod table;
 mod verify;
 mod world;

@@ -8,6 +8,8 @@ pub mod mariadb;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 pub mod outside;
+#[cfg(feature = "mysql")]
+pub mod single_table;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "mysql")]

@@ -36,10 +36,12 @@ const NAMED_MAX: usize = 10;
 /// A server's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProgram {
-    flavor: Flavor,
+    pub(crate) flavor: Flavor,
     path: PathBuf,
     /// As it says itself.
     pub version: String,
+    /// The option that it is started for.
+    purpose: &'static str,
 }
 
 /// What came of it.
@@ -56,12 +58,13 @@ pub struct Checked {
 }
 
 impl ServerProgram {
-    /// Finds the program for a backup of `engine` in this version ("MariaDB 10.11.18"): `named`, or the one in PATH.
+    /// Finds the program for a backup of `engine` in this version ("MariaDB 10.11.18"): `named`, or the one in PATH. `purpose` is the
+    /// option that wants it, for errors.
     ///
     /// # Errors
     /// There is none, it is of another series, or it would run as root.
-    pub fn find(engine: &str, engine_version: &str, named: Option<&Path>) -> Result<Self> {
-        let usage = |why: &str, hint: &str| Err(Error::usage("--start-check", why, hint));
+    pub fn find(engine: &str, engine_version: &str, named: Option<&Path>, purpose: &'static str) -> Result<Self> {
+        let usage = |why: &str, hint: &str| Err(Error::usage(purpose, why, hint));
         let (flavor, names): (_, &[&str]) = match engine {
             "mysql" => (Flavor::Mysql, &["mysqld"]),
             "mariadb" => (Flavor::Mariadb, &["mariadbd", "mysqld"]),
@@ -83,7 +86,7 @@ impl ServerProgram {
             },
         };
         let version = version_of(&path)?;
-        let program = Self { flavor, path, version };
+        let program = Self { flavor, path, version, purpose };
         program.demand_series(engine_version)?;
         Ok(program)
     }
@@ -173,15 +176,16 @@ impl ServerProgram {
 const SOCKET: &str = "s";
 
 /// A server that runs in a private directory. Dropped, it is killed, and the directory removed.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     private: PathBuf,
     address: ServerAddress,
     program: String,
+    purpose: &'static str,
 }
 
 impl Running {
-    fn start(
+    pub(crate) fn start(
         program: &ServerProgram,
         directory: &Path,
         position: &serde_json::Value,
@@ -204,7 +208,8 @@ impl Running {
                 let endpoint = Endpoint::Socket(private.join(SOCKET));
                 let tls = TlsOptions::default();
                 let address = ServerAddress { flavor: program.flavor, endpoint, user: None, tls, datadir: None };
-                Ok(Self { child, private, address, program: program.path.display().to_string() })
+                let name = program.path.display().to_string();
+                Ok(Self { child, private, address, program: name, purpose: program.purpose })
             }
             Err(error) => {
                 let _ = fs::remove_dir_all(&private); // The error is what matters.
@@ -213,7 +218,7 @@ impl Running {
         }
     }
 
-    fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
+    pub(crate) fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
         let nobody = Credentials::new("root", b"")?;
         let since = Instant::now();
         loop {
@@ -244,7 +249,7 @@ impl Running {
     }
 
     /// Shuts it down as an operator would.
-    fn stop(mut self, halt: &Halt) -> Result<()> {
+    pub(crate) fn stop(mut self, halt: &Halt) -> Result<()> {
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             // It may have ended already: that shows below.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
@@ -268,10 +273,10 @@ impl Running {
     }
 
     /// An error of the connection may be the end of the server.
-    fn explained(&mut self, error: Error) -> Error {
+    pub(crate) fn explained(&mut self, error: Error) -> Error {
         std::thread::sleep(TICK);
         match self.ended() {
-            Ok(Some(status)) => self.refused(format!("it ended with {status} while its tables were checked: {error}")),
+            Ok(Some(status)) => self.refused(format!("it ended with {status} while it was asked: {error}")),
             _ => error,
         }
     }
@@ -279,8 +284,10 @@ impl Running {
     fn refused(&self, why: String) -> Error {
         let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default());
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
-        let hint = "restore without --start-check to look at the directory; options that the server needs (keys, plugins) are given with \
-                    --server-option";
+        let hint = format!(
+            "restore without {} to look at the directory; options that the server needs (keys, plugins) are given with --server-option",
+            self.purpose
+        );
         Error::refused(&self.program, format!("the server does not run on the restored directory: {why}{said}"), hint)
     }
 }
@@ -335,10 +342,13 @@ fn check_tables(connection: &mut Connection) -> Result<u64> {
     ))
 }
 
-/// The last errors of a server's log, on one line.
+/// The last errors of a server's log, or if it has none its last line; on one line.
 fn errors_in(log: &[u8]) -> String {
     let end = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_END)..]).into_owned();
-    let errors: Vec<&str> = end.lines().filter(|line| line.contains("[ERROR]")).collect();
+    let mut errors: Vec<&str> = end.lines().filter(|line| line.contains("[ERROR]")).collect();
+    if errors.is_empty() {
+        errors.extend(end.lines().rfind(|line| !line.trim().is_empty()));
+    }
     let first =
         errors.iter().take(ERRORS_MAX).map(|line| line.split_once("[ERROR]").map_or(*line, |(_, text)| text.trim()));
     first.collect::<Vec<_>>().join("; ").chars().filter(|c| !c.is_control()).take(1000).collect()
@@ -382,7 +392,12 @@ mod tests {
 
     #[test]
     fn only_a_server_of_the_same_kind_and_series_will_do() {
-        let program = |flavor, version: &str| ServerProgram { flavor, path: "/x".into(), version: version.into() };
+        let program = |flavor, version: &str| ServerProgram {
+            flavor,
+            path: "/x".into(),
+            version: version.into(),
+            purpose: "--table",
+        };
         program(Flavor::Mariadb, "10.11.19-MariaDB-0+deb12u1").demand_series("MariaDB 10.11.18").unwrap();
         program(Flavor::Mysql, "9.7.4-2").demand_series("MySQL 9.7.1").unwrap();
         for (flavor, version, backup) in [
@@ -401,6 +416,7 @@ mod tests {
     fn the_errors_of_a_log_are_told_without_its_other_lines_and_escapes() {
         let log = "2026 0 [Note] fine\n2026 0 [ERROR] InnoDB: no \x1b[1mkey\n2026 0 [ERROR] Aborting\n";
         assert_eq!(errors_in(log.as_bytes()), "InnoDB: no [1mkey; Aborting");
+        assert_eq!(errors_in(b"cannot find\nlibaio.so\n\n"), "libaio.so");
         assert_eq!(errors_in(b""), "");
     }
 }

@@ -91,12 +91,17 @@ pub(super) fn restore(
     unfinished.publish(|| placed.keep())
 }
 
-fn last_title(chain: &[media::Found]) -> String {
+pub(super) fn last_title(chain: &[media::Found]) -> String {
     chain.last().map_or_else(String::new, |found| crate::chain::title(&found.set))
 }
 
 /// Pages that were damaged when the set was made are restored only when that is asked for, and named.
-fn heed_damage(position: &serde_json::Value, title: &str, request: &Request, report: &mut Report) -> Result<()> {
+pub(super) fn heed_damage(
+    position: &serde_json::Value,
+    title: &str,
+    request: &Request,
+    report: &mut Report,
+) -> Result<()> {
     match fullbore_engines::damaged_at_source(position) {
         None => Ok(()),
         Some(said) if request.continue_after_error => {
@@ -111,12 +116,12 @@ fn heed_damage(position: &serde_json::Value, title: &str, request: &Request, rep
     }
 }
 
-fn size_of(streams: &[ManifestStream]) -> u64 {
+pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
     streams.iter().map(|stream| stream.size).sum()
 }
 
 /// Unpacks the next opened set, which is `found`, and books it.
-fn unpack(
+pub(super) fn unpack(
     opened: &mut reading::Opened,
     found: &media::Found,
     target: &dyn Target,

@@ -5,6 +5,7 @@ mod outside;
 mod owner;
 mod other_tables;
 mod start;
+mod table;
 mod unfinished;
 
 use std::fs::{File, OpenOptions};
@@ -22,6 +23,7 @@ use fullbore_engines::sqlite::{integrity, restore as sqlite};
 
 pub use owner::Owner;
 pub use start::StartCheck;
+pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
@@ -85,6 +87,8 @@ pub struct Request {
     pub owner: Option<Owner>,
     /// `--start-check`: the server is started on the restored directory before that gets its name.
     pub start_check: Option<StartCheck>,
+    /// `--table`: single tables are handed out, and nothing else restored.
+    pub tables: Option<Tables>,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -164,9 +168,13 @@ fn restore_found(
 ) -> Result<()> {
     let (sequence, mut opened) = choose_and_open(heap, request, key, report)?;
     if sequence.last().is_some_and(|found| found.header.open) {
+        if let Some(tables) = &request.tables {
+            return table::restore(&sequence, opened, request, tables, conduct, report);
+        }
         return directory::restore(&sequence, opened, request, conduct, report);
     }
     refuse_start_check(request)?;
+    table::refuse(request)?;
     let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
@@ -234,6 +242,7 @@ pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
 
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     refuse_start_check(request)?;
+    table::refuse(request)?;
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(
             "--from -",

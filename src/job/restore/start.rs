@@ -32,7 +32,8 @@ impl<'a> Prepared<'a> {
     /// Before anything is restored.
     #[cfg(any(feature = "mysql", feature = "mariadb"))]
     pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
-        let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, wanted.program.as_deref())?;
+        let named = wanted.program.as_deref();
+        let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, named, "--start-check")?;
         Ok(Self { wanted, program })
     }
 

@@ -67,6 +67,27 @@ impl<'a> Unfinished<'a> {
         then();
         sync_directory(self.target)
     }
+
+    /// Gives the target's name to `part` of it, durably, and removes the rest.
+    #[cfg(any(feature = "mysql", feature = "mariadb"))]
+    pub fn publish_part(mut self, part: &str) -> Result<()> {
+        let failed = |e| Error::io("give its name to", self.target.display().to_string(), e);
+        let kept = self.path.join(part);
+        if self.path != self.target {
+            fs::rename(kept, self.target).map_err(failed)?;
+            return sync_directory(parent_of(self.target)); // What is left goes with the name it had.
+        }
+        let entries = |path: &Path| fs::read_dir(path).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+        for entry in entries(&self.path).map_err(failed)?.iter().filter(|entry| entry.path() != kept) {
+            fs::remove_dir_all(entry.path()).map_err(failed)?;
+        }
+        for entry in entries(&kept).map_err(failed)? {
+            fs::rename(entry.path(), self.target.join(entry.file_name())).map_err(failed)?;
+        }
+        fs::remove_dir(&kept).map_err(failed)?;
+        self.published = true;
+        sync_directory(self.target)
+    }
 }
 
 impl Drop for Unfinished<'_> {

@@ -1,0 +1,258 @@
+//! A private server on restored files hands tables out: `FLUSH TABLES … FOR EXPORT`, and their files are taken while they stand still.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::io::sync_directory;
+use fullbore_core::{Error, Result};
+
+use super::statements::{Definition, Partition, statements};
+use super::{Selection, TableName, WantedTable, file_name};
+use crate::mysql::connection::Connection;
+use crate::start_check::{Running, ServerProgram};
+
+/// How long the server may be silent while it reads or writes one table.
+const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// How long it may take to roll back what was not committed.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(24 * 3600);
+const TICK: Duration = Duration::from_millis(50);
+/// Recovery passes over the tablespaces that were not restored: their redo is meant to be lost.
+const WITHOUT_THE_OTHERS: &str = "innodb-force-recovery=1";
+
+/// What is to be handed out, from where and to where.
+pub struct Export<'a> {
+    /// The server's program.
+    pub program: &'a ServerProgram,
+    /// The restored files, which become a data directory.
+    pub data: &'a Path,
+    /// An empty directory on the same file system: the tables come here.
+    pub out: &'a Path,
+    /// What the backup says of itself.
+    pub position: &'a serde_json::Value,
+    /// Further options of the server, without their dashes.
+    pub options: &'a [String],
+    /// The tables.
+    pub selection: &'a Selection,
+    /// What the backup is called, for the comment in the statements.
+    pub origin: &'a str,
+}
+
+/// What was handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// From the start of the server until it answered: recovery.
+    pub ready: Duration,
+    /// The tables, in the order in which they were asked for.
+    pub tables: Vec<ExportedTable>,
+}
+
+/// One table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportedTable {
+    /// Its name.
+    pub name: TableName,
+    /// Files below the target, that with the statements among them.
+    pub files: Vec<String>,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Export<'_> {
+    /// Starts the server, lets it recover, checks the tables and hands them out, durably. The server has ended in any case; the files of
+    /// the tables are no longer in the data directory.
+    ///
+    /// # Errors
+    /// The server does not start, does not know a table, or finds it damaged.
+    pub fn run(&self, halt: &Halt) -> Result<Exported> {
+        let begun = Instant::now();
+        let options = [self.options, &[WITHOUT_THE_OTHERS.to_owned()]].concat();
+        let mut server = Running::start(self.program, self.data, self.position, &options)?;
+        let mut connection = server.wait_until_ready(halt)?;
+        let ready = begun.elapsed();
+        connection.set_silence(TABLE_LIMIT);
+        let flushed = wait_for_rollback(&mut connection, halt).and_then(|()| self.flush(&mut connection));
+        let definitions = flushed.map_err(|error| server.explained(error))?;
+        // Killed while the tables are locked: nothing writes to their files any more, and what stands beside them for the import stays.
+        drop(server);
+        drop(connection);
+        halt.check()?;
+        let tables = definitions.iter().map(|definition| self.hand_out(definition)).collect::<Result<_>>()?;
+        sync_directory(self.out)?;
+        Ok(Exported { ready, tables })
+    }
+
+    /// Checks the tables and makes them stand still; what they are.
+    fn flush(&self, connection: &mut Connection) -> Result<Vec<Definition>> {
+        let tables = &self.selection.tables;
+        let definitions = tables.iter().map(|table| self.definition(connection, table)).collect::<Result<Vec<_>>>()?;
+        let all: Vec<String> = tables.iter().map(|table| table.name.quoted()).collect();
+        connection.query(&format!("FLUSH TABLES {} FOR EXPORT", all.join(", ")))?;
+        Ok(definitions)
+    }
+
+    fn definition(&self, connection: &mut Connection, table: &WantedTable) -> Result<Definition> {
+        let name = &table.name;
+        let refused = |why: String| Err(Error::refused(format!("table {name}"), why, WHOLE));
+        let this = format!("table_schema = {} AND table_name = {}", literal(&name.schema), literal(&name.table));
+        let known = connection
+            .query(&format!("SELECT table_type, engine, row_format FROM information_schema.tables WHERE {this}"))?;
+        match (known.value(0, 0), known.value(0, 1)) {
+            (None, _) => return refused("the restored server does not know it".into()),
+            (Some("BASE TABLE" | "SYSTEM VERSIONED"), Some(engine)) if engine.eq_ignore_ascii_case("innodb") => {}
+            (Some(kind), engine) => {
+                let engine = engine.map_or(String::new(), |engine| format!(" of {engine}"));
+                return refused(format!(
+                    "it is a {}{engine}, and only InnoDB's tables can be taken out",
+                    kind.to_lowercase()
+                ));
+            }
+        }
+        check(connection, name)?;
+        let create = connection.query(&format!("SHOW CREATE TABLE {}", name.quoted()))?;
+        let Some(create) = create.value(0, 1) else {
+            return refused("the restored server does not tell its definition".into());
+        };
+        let parts = connection.query(&format!(
+            "SELECT partition_name, subpartition_name FROM information_schema.partitions WHERE {this} AND partition_name IS NOT NULL \
+             ORDER BY partition_ordinal_position, subpartition_ordinal_position"
+        ))?;
+        let mut partitions = Vec::new();
+        for row in &parts.rows {
+            let [Some(partition), subpartition] = &row[..] else { continue };
+            partitions.push(Partition::of(table, partition, subpartition.as_deref()));
+        }
+        Ok(Definition {
+            flavor: self.program.flavor,
+            version: self.program.version.clone(),
+            origin: self.origin.to_owned(),
+            name: name.clone(),
+            create: create.to_owned(),
+            row_format: known.value(0, 2).unwrap_or_default().to_owned(),
+            partitions,
+            table: table.clone(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Moves the files of a table, and writes its statements.
+    fn hand_out(&self, definition: &Definition) -> Result<ExportedTable> {
+        let mut files = BTreeSet::new();
+        let spaces = definition.table.spaces.iter().map(|path| self.data.join(path));
+        let mut folders = BTreeSet::new();
+        for space in spaces {
+            let is_encrypted = space.with_extension("cfp").exists();
+            let endings: &[&str] = if is_encrypted { &["ibd", "cfg", "cfp"] } else { &["ibd", "cfg"] };
+            for ending in endings {
+                files.insert(space.with_extension(ending));
+            }
+        }
+        files.extend(definition.table.definition.iter().map(|path| self.data.join(path)));
+        files.extend(
+            definition
+                .table
+                .definition
+                .iter()
+                .map(|path| self.data.join(path).with_extension("par"))
+                .filter(|path| path.exists()),
+        );
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        for path in files {
+            let relative = path.strip_prefix(self.data).unwrap_or(&path);
+            let to = self.out.join(relative);
+            let folder = to.parent().unwrap_or(self.out).to_owned();
+            if !folder.exists() {
+                make_folder(&folder)?;
+            }
+            bytes += take(&path, &to)?;
+            folders.insert(folder);
+            names.push(relative.display().to_string());
+        }
+        let name =
+            format!("{}.{}.sql", file_name::encode(&definition.name.schema), file_name::encode(&definition.name.table));
+        let whole = Definition { files: names.clone(), ..definition.clone() };
+        bytes += write(&self.out.join(&name), &statements(&whole))?;
+        names.push(name);
+        folders.iter().try_for_each(|folder| sync_directory(folder))?;
+        Ok(ExportedTable { name: definition.name.clone(), files: names, bytes })
+    }
+}
+
+const WHOLE: &str = "restore the whole directory, without --table";
+
+/// What was not committed has to be gone from the tables: an import would take it for committed.
+fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
+    let prepared = connection.query("XA RECOVER")?.rows.len();
+    if prepared > 0 {
+        let why = format!(
+            "the backup holds {prepared} prepared XA transactions, and nobody here knows whether they are to be committed"
+        );
+        let hint = "restore the whole directory, start the server, commit or roll back what `XA RECOVER` lists, and export the table there";
+        return Err(Error::refused("--table", why, hint));
+    }
+    // Those that recovery found belong to no connection.
+    let recovered = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0";
+    let since = Instant::now();
+    while connection.query(recovered)?.single() != Some("0") {
+        halt.check()?;
+        if since.elapsed() > ROLLBACK_LIMIT {
+            let why = format!(
+                "transactions that were open when the backup ended are not rolled back after {} hours",
+                ROLLBACK_LIMIT.as_secs() / 3600
+            );
+            return Err(Error::refused("--table", why, WHOLE));
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
+
+/// A table that is damaged is not handed out.
+fn check(connection: &mut Connection, name: &TableName) -> Result<()> {
+    let answer = connection.query(&format!("CHECK TABLE {}", name.quoted()))?;
+    let fine = |text: &str| text == "OK" || text == "Table is already up to date";
+    let bad = answer.rows.iter().find_map(|row| match &row[..] {
+        [_, _, Some(kind), Some(text)] if kind.eq_ignore_ascii_case("error") || (kind == "status" && !fine(text)) => {
+            Some(text)
+        }
+        _ => None,
+    });
+    let Some(bad) = bad else { return Ok(()) };
+    let hint = "it may have been damaged when it was backed up: restore the whole directory to look at it, or take it from another set";
+    Err(Error::refused(format!("table {name}"), format!("CHECK TABLE on the restored server says: {bad}"), hint))
+}
+
+/// A name as a value in a statement, whatever is in it.
+fn literal(name: &str) -> String {
+    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("CONVERT(X'{digits}' USING utf8mb4)")
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    let made = DirBuilder::new().mode(0o770).create(folder);
+    made.map_err(|e| Error::io("make", folder.display().to_string(), e))
+}
+
+/// Moves a file of a server that has ended, durably; how long it is.
+fn take(from: &Path, to: &Path) -> Result<u64> {
+    let failed = |action: &str, path: &Path| {
+        let (action, path) = (action.to_owned(), path.display().to_string());
+        move |e| Error::io(action, path, e)
+    };
+    let file = File::open(from).map_err(failed("open", from))?;
+    file.sync_all().map_err(failed("sync", from))?;
+    let size = file.metadata().map_err(failed("look at", from))?.len();
+    fs::rename(from, to).map_err(failed("move", from))?;
+    Ok(size)
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<u64> {
+    let failed = |e| Error::io("write", path.display().to_string(), e);
+    let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(text.len() as u64)
+}

@@ -1,0 +1,193 @@
+//! `--table`: single InnoDB tables out of the physical backup of a server. Only the files that they need are restored, beside the target; a
+//! private server on them hands the tables out.
+
+use fullbore_core::{Error, Result};
+
+use super::super::{Conduct, media, reading};
+use super::{Request, StartCheck};
+use crate::report::Report;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// `--table`: `DATABASE.TABLE`, one or more.
+    pub names: Vec<String>,
+    /// `--server-program` and `--server-option`.
+    pub server: StartCheck,
+}
+
+/// Only the physical backup of a server has tables in files of their own.
+pub(super) fn refuse(request: &Request) -> Result<()> {
+    if request.tables.is_none() {
+        return Ok(());
+    }
+    let why =
+        "only out of the physical backup of a server can tables be taken: MySQL and MariaDB, in files, into dir:PATH";
+    Err(Error::usage("--table", why, "leave it out"))
+}
+
+#[cfg(not(any(feature = "mysql", feature = "mariadb")))]
+pub(super) fn restore(
+    _: &[media::Found],
+    _: reading::Opened,
+    request: &Request,
+    _: &Tables,
+    _: &Conduct,
+    _: &mut Report,
+) -> Result<()> {
+    refuse(request)
+}
+
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+pub(super) use with_servers::restore;
+
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+mod with_servers {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use fullbore_core::halt::Halt;
+    use fullbore_core::media::ManifestStream;
+    use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet};
+    use fullbore_engines::single_table::export::{Export, Exported};
+    use fullbore_engines::single_table::{self, Selection, TableName};
+    use fullbore_engines::start_check::ServerProgram;
+
+    use super::super::directory::{heed_damage, last_title, size_of, unpack};
+    use super::super::unfinished::Unfinished;
+    use super::super::{Into, plan_line};
+    use super::*;
+    use crate::report::{TableReport, TablesReport};
+    use crate::units::show_bytes;
+
+    /// The restored files, and what is handed out of them, in the directory that has no name yet.
+    const DATA: &str = "data";
+    const OUT: &str = "tables";
+
+    /// Takes tables out of an open full, or out of one and its differential, into `dir:PATH`, which is empty or missing.
+    pub(in super::super) fn restore(
+        chain: &[media::Found],
+        mut opened: reading::Opened,
+        request: &Request,
+        wanted: &Tables,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<()> {
+        let manifests = || opened.sets.iter().filter_map(MediaSet::manifest);
+        let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
+        let (Some(last), Some(manifest)) = (streams.last(), manifests().next_back()) else { return Ok(()) };
+        let (engine, position) = (manifest.engine.clone(), manifest.position.last.clone());
+        let total = streams.iter().map(|streams| size_of(streams)).sum();
+        conduct.progress.total.store(total, Ordering::Relaxed);
+        let Into::Directory(target) = &request.into else {
+            return Err(Error::usage(
+                "--table",
+                "tables are handed out into a directory",
+                "name it with --into dir:PATH",
+            ));
+        };
+        let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
+        let selection = Selection::of(&engine, last, &position, &names)?;
+        let named = wanted.server.program.as_deref();
+        let program = ServerProgram::find(&engine, &manifest.engine_version, named, "--table")?;
+        let origin = last_title(chain);
+        heed_damage(&position, &origin, request, report)?;
+        let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
+        let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
+        if request.dry_run {
+            chain.iter().for_each(|found| plan_line(found, report));
+            let (count, bytes) = (files.restored_files, show_bytes(files.restored_bytes));
+            report.sets.push(format!("of them {count} files with {bytes} are restored beside the target for a while"));
+            report.status = "planned".into();
+            return Ok(());
+        }
+        let unfinished = Unfinished::make(target, request.mkdir, size_of(&needed))?;
+        let [data, out] = [DATA, OUT].map(|name| unfinished.path().join(name));
+        make(&data)?;
+        make(&out)?;
+        restore_files(chain, &mut opened, &streams, &selection, &data, conduct, report)?;
+        single_table::prepare(&engine, &data, &position)?;
+        let options = &wanted.server.options;
+        let export = Export {
+            program: &program,
+            data: &data,
+            out: &out,
+            position: &position,
+            options,
+            selection: &selection,
+            origin: &origin,
+        };
+        let halt = Halt::new();
+        let exported = conduct.heeded(&halt, || export.run(&halt))?;
+        report.tables = Some(book(files, &exported));
+        conduct.check()?;
+        if let Some(owner) = &request.owner {
+            owner.take(&out)?;
+        }
+        unfinished.publish_part(OUT)
+    }
+
+    /// The files of the selection, from the full and from its differential if there is one. All of the media are read and checked.
+    fn restore_files(
+        chain: &[media::Found],
+        opened: &mut reading::Opened,
+        streams: &[Vec<ManifestStream>],
+        selection: &Selection,
+        data: &Path,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<()> {
+        let Some(last) = streams.last() else { return Ok(()) };
+        let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
+        // A stream without a name is passed over.
+        let shown: Vec<ManifestStream> = last
+            .iter()
+            .map(|stream| ManifestStream {
+                name: if is_needed(stream) { stream.name.clone() } else { String::new() },
+                ..stream.clone()
+            })
+            .collect();
+        let files = DirectoryTarget::create(data, &shown)?;
+        if let ([full, _], [below, _]) = (chain, streams) {
+            let needed: Vec<ManifestStream> = last.iter().filter(|stream| is_needed(stream)).cloned().collect();
+            let base = BaseTarget::new(&files, below, &needed)?;
+            unpack(opened, full, &base, conduct, report)?;
+            base.finish()?;
+        }
+        if let Some(found) = chain.last() {
+            unpack(opened, found, &files, conduct, report)?;
+        }
+        files.finish()
+    }
+
+    fn make(directory: &Path) -> Result<()> {
+        fs::create_dir(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))
+    }
+
+    fn book(mut files: TablesReport, exported: &Exported) -> TablesReport {
+        files.ready_s = exported.ready.as_secs_f64();
+        let tables = exported.tables.iter().map(|table| TableReport {
+            table: table.name.to_string(),
+            files: table.files.clone(),
+            bytes: table.bytes,
+        });
+        files.tables = tables.collect();
+        files
+    }
+
+    impl TablesReport {
+        fn begin(program: &ServerProgram, files: usize, bytes: u64, all_files: usize, all_bytes: u64) -> Self {
+            Self {
+                program: program.path().display().to_string(),
+                version: program.version.clone(),
+                ready_s: 0.0,
+                restored_files: files as u64,
+                restored_bytes: bytes,
+                passed_over_files: (all_files - files) as u64,
+                passed_over_bytes: all_bytes - bytes,
+                tables: Vec::new(),
+            }
+        }
+    }
+}
