@@ -28,6 +28,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
+import blocked  # noqa: E402
 from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, Failed, files_under, fio_engine, fio_seconds, machine,  # noqa: E402
                      judged, measure, median_ratio, run_rounds, say, size_of, table)
 
@@ -255,6 +256,20 @@ def matrix(options, kind, server, work, size):
     return lines
 
 
+def limits(options, kind, server, work):
+    """How near each codec comes to what its path could do, measured by the program in the same run: rows of Markdown."""
+    lines = ["", "| to `nul:` | MiB/s | slowest stage alone | MiB/s of it | percent |", "|---|---:|---|---:|---:|"]
+    path = os.path.join(work, "report.json")
+    for codec in CODECS:
+        command = backup_command(options, kind, server) + ["--compression", codec, "--to", "nul:", "--measure-limit"]
+        subprocess.run(command + ["--report", f"json:{path}"], check=True, capture_output=True)
+        with open(path) as file:
+            report = json.load(file)
+        limit = report["limit"] or {"stage": "not measured", "mib_per_s": 0, "percent": 0}
+        lines.append(f"| {codec} | {report['mib_per_s']:.0f} | {limit['stage']} | {limit['mib_per_s']:.0f} | {limit['percent']:.0f} |")
+    return lines
+
+
 def markdown(result):
     host = result["machine"]
     lines = [f"# fullbore on {result['kind']}, {result['date']}", "",
@@ -266,7 +281,7 @@ def markdown(result):
     for what, value, target in result["ratios"]:
         shown, verdict = judged(value, target)
         lines.append(f"| {what} | {shown} | ≥ {target} | {verdict} |")
-    return "\n".join(lines + result["matrix"]) + "\n"
+    return "\n".join(lines + result["limits"] + result["blocked"] + result["matrix"]) + "\n"
 
 
 def compare(options, kind):
@@ -297,6 +312,9 @@ def compare(options, kind):
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "kind": kind, "size": size,
                   "tables": options.tables, "rounds": options.rounds - 1, "machine": machine(options.fullbore, work, PEERS),
                   "figures": figures, "failures": failures, "ratios": ratios(figures, wanted(kind)),
+                  "limits": [] if options.only else limits(options, kind, server, work),
+                  "blocked": [] if options.only else blocked.measure(
+                      kind.split("-")[0], server, backup_command(options, kind, server) + ["--compression", "lz4", "--to", "nul:"], work),
                   "matrix": matrix(options, kind, server, work, size) if options.matrix else []}
         stem = os.path.join(ROOT, "bench", "results", f"{kind}-{result['date'][:10]}" + ("-quick" if options.quick else "")
                             + ("-part" if options.only else ""))
