@@ -52,7 +52,7 @@ mod with_servers {
     use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet};
     use fullbore_engines::single_table::export::{Export, Exported};
     use fullbore_engines::single_table::{self, Selection, TableName};
-    use fullbore_engines::start_check::ServerProgram;
+    use fullbore_engines::start_check::{ServerProgram, TABLE};
 
     use super::super::directory::{Unfinished, size_of, unpack};
     use super::super::{Into, plan_line};
@@ -90,7 +90,7 @@ mod with_servers {
         let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
         let selection = Selection::of(&engine, last, &position, &names)?;
         let named = wanted.server.program.as_deref();
-        let program = ServerProgram::find(&engine, &manifest.engine_version, named, "--table")?;
+        let program = ServerProgram::find(&engine, &manifest.engine_version, named, TABLE)?;
         let origin = chain.last().map(|found| chain::title(&found.set)).unwrap_or_default();
         let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
         let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
@@ -106,7 +106,7 @@ mod with_servers {
         make(&data)?;
         make(&out)?;
         restore_files(chain, &mut opened, &streams, &selection, &data, conduct, report)?;
-        single_table::prepare(&engine, &data, &position)?;
+        single_table::prepare(&engine, &data, &position, last)?;
         let options = &wanted.server.options;
         let export = Export {
             program: &program,
