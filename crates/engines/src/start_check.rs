@@ -19,6 +19,7 @@ use crate::mysql::connection::Connection;
 use crate::mysql::credentials::Credentials;
 use crate::mysql::logical::load::{self, TableText};
 use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
+use crate::single_table::missing_files;
 
 /// How long the server may take until it answers, recovery included.
 const READY_LIMIT: Duration = Duration::from_secs(3600);
@@ -30,6 +31,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// How much of the end of its log is looked at for errors, and how many are told.
 const LOG_END: usize = 64 << 10;
 const ERRORS_MAX: usize = 3;
+/// The option that takes single tables out of a backup.
+pub const TABLE: &str = "--table";
 /// How many tables that are not OK are named.
 const NAMED_MAX: usize = 10;
 
@@ -249,7 +252,7 @@ impl Running {
     }
 
     /// Shuts it down as an operator would.
-    pub(crate) fn stop(mut self, halt: &Halt) -> Result<()> {
+    fn stop(mut self, halt: &Halt) -> Result<()> {
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             // It may have ended already: that shows below.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
@@ -281,8 +284,15 @@ impl Running {
         }
     }
 
+    /// What the server has written so far.
+    pub(crate) fn log(&self) -> Result<String> {
+        let path = self.private.join(LOG);
+        let log = fs::read(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
+    }
+
     fn refused(&self, why: String) -> Error {
-        let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default());
+        let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default(), self.purpose == TABLE);
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
         let hint = format!(
             "restore without {} to look at the directory; options that the server needs (keys, plugins) are given with --server-option",
@@ -342,10 +352,11 @@ fn check_tables(connection: &mut Connection) -> Result<u64> {
     ))
 }
 
-/// The last errors of a server's log, or if it has none its last line; on one line.
-fn errors_in(log: &[u8]) -> String {
+/// The last errors of a server's log, or if it has none its last line; on one line. `incomplete`: that files are missing is no error.
+fn errors_in(log: &[u8], incomplete: bool) -> String {
     let end = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_END)..]).into_owned();
-    let mut errors: Vec<&str> = end.lines().filter(|line| line.contains("[ERROR]")).collect();
+    let is_error = |line: &&str| line.contains("[ERROR]") && !(incomplete && missing_files::is_expected(line));
+    let mut errors: Vec<&str> = end.lines().filter(is_error).collect();
     if errors.is_empty() {
         errors.extend(end.lines().rfind(|line| !line.trim().is_empty()));
     }
@@ -415,8 +426,11 @@ mod tests {
     #[test]
     fn the_errors_of_a_log_are_told_without_its_other_lines_and_escapes() {
         let log = "2026 0 [Note] fine\n2026 0 [ERROR] InnoDB: no \x1b[1mkey\n2026 0 [ERROR] Aborting\n";
-        assert_eq!(errors_in(log.as_bytes()), "InnoDB: no [1mkey; Aborting");
-        assert_eq!(errors_in(b"cannot find\nlibaio.so\n\n"), "libaio.so");
-        assert_eq!(errors_in(b""), "");
+        assert_eq!(errors_in(log.as_bytes(), false), "InnoDB: no [1mkey; Aborting");
+        let missing = "[ERROR] InnoDB: File ./a/b.ibd was not found\n[ERROR] Aborting\n";
+        assert_eq!(errors_in(missing.as_bytes(), false), "InnoDB: File ./a/b.ibd was not found; Aborting");
+        assert_eq!(errors_in(missing.as_bytes(), true), "Aborting");
+        assert_eq!(errors_in(b"cannot find\nlibaio.so\n\n", false), "libaio.so");
+        assert_eq!(errors_in(b"", false), "");
     }
 }

@@ -52,7 +52,7 @@ mod with_servers {
     use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet};
     use fullbore_engines::single_table::export::{Export, Exported};
     use fullbore_engines::single_table::{self, Selection, TableName};
-    use fullbore_engines::start_check::ServerProgram;
+    use fullbore_engines::start_check::{ServerProgram, TABLE};
 
     use super::super::directory::{heed_damage, last_title, size_of, unpack};
     use super::super::unfinished::Unfinished;
@@ -90,7 +90,7 @@ mod with_servers {
         let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
         let selection = Selection::of(&engine, last, &position, &names)?;
         let named = wanted.server.program.as_deref();
-        let program = ServerProgram::find(&engine, &manifest.engine_version, named, "--table")?;
+        let program = ServerProgram::find(&engine, &manifest.engine_version, named, TABLE)?;
         let origin = last_title(chain);
         heed_damage(&position, &origin, request, report)?;
         let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
@@ -107,7 +107,7 @@ mod with_servers {
         make(&data)?;
         make(&out)?;
         restore_files(chain, &mut opened, &streams, &selection, &data, conduct, report)?;
-        single_table::prepare(&engine, &data, &position)?;
+        single_table::prepare(&engine, &data, &position, last)?;
         let options = &wanted.server.options;
         let export = Export {
             program: &program,

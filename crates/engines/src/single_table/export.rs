@@ -12,7 +12,7 @@ use fullbore_core::io::sync_directory;
 use fullbore_core::{Error, Result};
 
 use super::statements::{Definition, Partition, statements};
-use super::{Selection, TableName, WantedTable, file_name};
+use super::{Selection, TableName, WantedTable, file_name, missing_files};
 use crate::mysql::connection::Connection;
 use crate::start_check::{Running, ServerProgram};
 
@@ -77,6 +77,7 @@ impl Export<'_> {
         connection.set_silence(TABLE_LIMIT);
         let flushed = wait_for_rollback(&mut connection, halt).and_then(|()| self.flush(&mut connection));
         let definitions = flushed.map_err(|error| server.explained(error))?;
+        missing_files::check(&server.log()?, self.selection)?;
         // Killed while the tables are locked: nothing writes to their files any more, and what stands beside them for the import stays.
         drop(server);
         drop(connection);
@@ -99,17 +100,20 @@ impl Export<'_> {
         let name = &table.name;
         let refused = |why: String| Err(Error::refused(format!("table {name}"), why, WHOLE));
         let this = format!("table_schema = {} AND table_name = {}", literal(&name.schema), literal(&name.table));
-        let known = connection
-            .query(&format!("SELECT table_type, engine, row_format FROM information_schema.tables WHERE {this}"))?;
+        let known = connection.query(&format!(
+            "SELECT table_type, engine, row_format, table_comment FROM information_schema.tables WHERE {this}"
+        ))?;
         match (known.value(0, 0), known.value(0, 1)) {
             (None, _) => return refused("the restored server does not know it".into()),
             (Some("BASE TABLE" | "SYSTEM VERSIONED"), Some(engine)) if engine.eq_ignore_ascii_case("innodb") => {}
+            (Some("BASE TABLE" | "SYSTEM VERSIONED"), None) => {
+                let why = known.value(0, 3).unwrap_or_default();
+                return refused(format!("the restored server cannot open it: {why}"));
+            }
             (Some(kind), engine) => {
                 let engine = engine.map_or(String::new(), |engine| format!(" of {engine}"));
-                return refused(format!(
-                    "it is a {}{engine}, and only InnoDB's tables can be taken out",
-                    kind.to_lowercase()
-                ));
+                let kind = kind.to_lowercase();
+                return refused(format!("it is a {kind}{engine}, and only InnoDB's tables can be taken out"));
             }
         }
         check(connection, name)?;

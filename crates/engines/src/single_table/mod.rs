@@ -5,13 +5,17 @@
 
 pub mod export;
 pub mod file_name;
+pub(crate) mod missing_files;
 mod selection;
 mod statements;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use fullbore_core::media::ManifestStream;
+use fullbore_core::unpack::relative_path;
 use fullbore_core::{Error, Result};
 
 pub use selection::{Selection, WantedTable};
@@ -88,11 +92,11 @@ fn part(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Makes a directory with the files of a [`Selection`] one that the private server starts on.
+/// Makes a directory with the files of a [`Selection`] one that the private server starts on. `streams` are all files of the set.
 ///
 /// # Errors
 /// A table of the source stands outside of its data directory, and is there: the server would open it.
-pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value) -> Result<()> {
+pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, streams: &[ManifestStream]) -> Result<()> {
     let all = position["outside_the_data_directory"].as_array();
     for entry in all.into_iter().flatten() {
         let Some(was) = entry["was"].as_str() else { continue };
@@ -104,10 +108,18 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value) -> 
             ));
         }
     }
+    // MariaDB's recovery makes files of tables that are younger than the checkpoint; where it finds no folder for one of them, it gives up on
+    // the others of these too, and with innodb_force_recovery goes on without what was to come into them.
+    let mut folders = BTreeSet::new();
+    for stream in streams.iter().filter(|stream| stream.name.contains('/')) {
+        folders.extend(relative_path(&stream.name)?.parent().map(Path::to_owned));
+    }
     if engine == "mysql" {
         // Without it: "System schema directory does not exist".
-        let system = directory.join("mysql");
-        fs::create_dir_all(&system).map_err(|e| Error::io("make", system.display().to_string(), e))?;
+        folders.insert("mysql".into());
+    }
+    for folder in folders.iter().map(|folder| directory.join(folder)) {
+        fs::create_dir_all(&folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
     }
     Ok(())
 }
@@ -143,10 +155,10 @@ mod tests {
         let (root, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let was = far.path().join("remote.ibd").display().to_string();
         let position = serde_json::json!({ "outside_the_data_directory": [{ "path": "shop/remote.ibd", "was": was }] });
-        prepare("mysql", root.path(), &position).unwrap();
+        prepare("mysql", root.path(), &position, &[]).unwrap();
         assert!(root.path().join("mysql").is_dir());
         fs::write(&was, "x").unwrap();
-        let error = prepare("mariadb", root.path(), &position).unwrap_err().to_string();
+        let error = prepare("mariadb", root.path(), &position, &[]).unwrap_err().to_string();
         assert!(error.contains("remote.ibd") && error.contains("would open it"), "{error}");
     }
 }

@@ -23,7 +23,7 @@ const OTHER_ENGINES: &[(&str, &str)] = &[
 ];
 
 /// What of a set is restored for some tables.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The tables, as they were asked for.
     pub tables: Vec<WantedTable>,
