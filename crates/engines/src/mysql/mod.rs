@@ -6,6 +6,7 @@
 pub mod clone;
 pub mod connection;
 pub mod credentials;
+pub mod left_out;
 pub mod log;
 pub mod position;
 pub mod preflight;
