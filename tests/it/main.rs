@@ -22,19 +22,26 @@ mod leftovers;
 mod many_sets;
 #[cfg(feature = "mariadb")]
 mod mariadb;
+#[cfg(feature = "mariadb")]
+mod mariadb_refusals;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "mysql")]
 mod mysql_differential;
 #[cfg(feature = "mysql")]
 mod mysql_other_engines;
+mod mysql_refusals;
 mod pipe;
 mod program;
+#[cfg(feature = "mysql")]
+mod proxy;
 mod replace;
 mod report;
 mod restore;
 mod signals;
 mod slips;
+#[cfg(feature = "mysql")]
+mod small_disk;
 mod source_changes;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]
 mod table;

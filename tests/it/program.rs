@@ -101,6 +101,17 @@ impl Ended {
         self.with_code(code).says(&["error: ", thing, cause, "hint: "])
     }
 
+    /// The same where it is the only error, and nothing of it is a secret.
+    #[track_caller]
+    pub fn refused_once(self, code: i32, words: &[&str]) -> Self {
+        let ended = self.with_code(code).says(&["hint: "]).says(words);
+        assert_eq!(ended.err.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{ended}");
+        for secret in ["not-it", "s3cret"] {
+            assert!(!ended.err.contains(secret), "a password is shown: {ended}");
+        }
+        ended
+    }
+
     /// Standard output.
     pub fn text(&self) -> String {
         String::from_utf8(self.out.clone()).unwrap()

@@ -127,7 +127,16 @@ impl ServerProgram {
     ) -> Result<Checked> {
         let begun = Instant::now();
         let mut server = Running::start(self, directory, position, options)?;
-        let mut connection = server.wait_until_ready(halt)?;
+        let ready = server.wait_until_ready(halt);
+        let mut connection = match ready {
+            Err(_) if position["parallel_appliers"].as_u64() > Some(0) && server.finds_prepared() => {
+                drop(server);
+                self.roll_back_prepared(directory, position, options, halt)?;
+                server = Running::start(self, directory, position, options)?;
+                server.wait_until_ready(halt)?
+            }
+            ready => ready?,
+        };
         let ready = begun.elapsed();
         connection.set_silence(CHECK_LIMIT);
         let texts = load::texts(streams);
@@ -142,6 +151,29 @@ impl ServerProgram {
         let kept: Vec<&TableText> = texts.iter().filter(|text| !text.table.is_in_memory()).collect();
         load::remove(directory, &kept)?;
         Ok(Checked { ready, checking, tables, loaded: texts.len() as u64 })
+    }
+
+    /// Of a replica with parallel appliers the copy may hold transactions that were prepared and waited for an earlier one: they are in no
+    /// binary log, and come again from the source. With this option the server rolls them back and ends.
+    fn roll_back_prepared(
+        &self,
+        directory: &Path,
+        position: &serde_json::Value,
+        options: &[String],
+        halt: &Halt,
+    ) -> Result<()> {
+        let mut options = options.to_vec();
+        options.push("tc-heuristic-recover=ROLLBACK".into());
+        let mut server = Running::start(self, directory, position, &options)?;
+        let since = Instant::now();
+        while server.ended()?.is_none() {
+            halt.check()?;
+            if since.elapsed() > READY_LIMIT {
+                return Err(server.refused("it does not end after its prepared transactions were rolled back".into()));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
     }
 
     fn command(&self, private: &Path, directory: &Path, position: &serde_json::Value, options: &[String]) -> Command {
@@ -210,7 +242,8 @@ impl Running {
             Ok(child) => {
                 let endpoint = Endpoint::Socket(private.join(SOCKET));
                 let tls = TlsOptions::default();
-                let address = ServerAddress { flavor: program.flavor, endpoint, user: None, tls, datadir: None };
+                let flavor = program.flavor;
+                let address = ServerAddress { flavor, endpoint, user: None, tls, datadir: None, read_timeout: None };
                 let name = program.path.display().to_string();
                 Ok(Self { child, private, address, program: name, purpose: program.purpose })
             }
@@ -291,6 +324,11 @@ impl Running {
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
 
+    /// It has ended because of transactions that nobody says how to end.
+    fn finds_prepared(&self) -> bool {
+        self.log().is_ok_and(|log| log.lines().any(|line| line.contains("[ERROR]") && line.contains(PREPARED)))
+    }
+
     fn refused(&self, why: String) -> Error {
         let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default(), self.purpose == TABLE);
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
@@ -303,6 +341,8 @@ impl Running {
 }
 
 const LOG: &str = "log";
+/// What MariaDB says of them: "Found 2 prepared transactions! …".
+const PREPARED: &str = "prepared transactions";
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -101,7 +101,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
     let identity =
-        std::fs::canonicalize(path).map_or_else(|_| request.source.clone(), |path| path.display().to_string());
+        // A server is one, whatever account and options it is asked with.
+        std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
     let plan = plan(request)?;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,

@@ -7,15 +7,35 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 
 use super::hot_copy::{Places, Row, Statements, variables};
-use crate::mysql::connection::Connection;
+use crate::mysql::connection::{Connection, Failure};
 use crate::mysql::preflight::grants_globally;
 
+/// More connections than a replica has.
+const CHANNELS_MAX: usize = 256;
 /// The series that whole backups and restores are tested with.
 const VERIFIED: [(u16, u16); 2] = [(10, 11), (11, 8)];
 /// The first series with the redo log of today.
 const FIRST: (u16, u16) = (10, 8);
 /// What the account has to have, each with other names that will do.
 const PRIVILEGES: [&[&str]; 2] = [&["RELOAD"], &["BINLOG MONITOR", "REPLICATION CLIENT", "SUPER"]];
+
+/// A connection by which a replica receives what another server writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Channel {
+    /// Empty for the default one.
+    pub name: String,
+    /// `host:port`
+    pub source: String,
+    /// Whether what was received is applied: `Yes` or `No`.
+    pub applier: String,
+}
+
+impl Channel {
+    /// For the manifest.
+    pub fn described(&self) -> serde_json::Value {
+        serde_json::json!({ "channel": self.name, "source": self.source, "applier": self.applier })
+    }
+}
 
 /// What the server is and has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,6 +58,10 @@ pub struct Facts {
     pub encrypts_log: bool,
     /// Whether it writes a binary log.
     pub binary_log: bool,
+    /// From where it replicates; empty also where the account may not see it.
+    pub channels: Vec<Channel>,
+    /// How many threads apply what is replicated at once; 0 of a server that is no replica.
+    pub parallel_appliers: u64,
     /// What the user should know although the copy can begin.
     pub warnings: Vec<String>,
 }
@@ -70,6 +94,7 @@ pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts
         "innodb_data_file_path",
         "innodb_encrypt_log",
         "log_bin",
+        "slave_parallel_threads",
     ];
     let said = variables(connection, &names)?;
     let text = |name: &str| said.get(name).cloned().unwrap_or_default();
@@ -85,6 +110,8 @@ pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts
         has_keys: false,
         encrypts_log: is_on("innodb_encrypt_log"),
         binary_log: is_on("log_bin"),
+        channels: Vec::new(),
+        parallel_appliers: number("slave_parallel_threads"),
         warnings: judge_version(&server, &version, accept_unverified)?,
         version: String::new(),
     };
@@ -93,7 +120,47 @@ pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts
         "SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_type = 'ENCRYPTION' AND plugin_status = 'ACTIVE'";
     facts.has_keys = connection.execute(keys)?.first().and_then(|row| row.number(0)).is_some_and(|count| count > 0);
     demand_privileges(&server, &connection.execute("SHOW GRANTS")?)?;
+    ask_about_replication(connection, &mut facts)?;
     Ok(facts)
+}
+
+/// Whom it replicates from, and what of that a copy of its files cannot hold.
+fn ask_about_replication(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
+    // Columns: name of the connection, …, host at 3, port at 5, the two threads at 12 and 13.
+    facts.channels = match connection.query("SHOW ALL SLAVES STATUS") {
+        Ok(answer) => answer.rows.iter().take(CHANNELS_MAX).map(|row| channel(row)).collect(),
+        // SLAVE MONITOR is nobody's duty here.
+        Err(Failure::Server(_)) => Vec::new(),
+        Err(failure) => return Err(failure.into()),
+    };
+    if let Some(channel) = facts.channels.iter().find(|channel| channel.applier != "Yes") {
+        let source = &channel.source;
+        facts.warnings.push(format!(
+            "the server is a replica of {source}, and what it received from there is not applied just now: it is not in this backup"
+        ));
+    }
+    facts.parallel_appliers *= u64::from(!facts.channels.is_empty());
+    if facts.parallel_appliers > 0 {
+        facts.warnings.push(format!(
+            "the server is a replica with {} parallel appliers: what they had prepared may be in this backup; should the restored server not start \
+             because of prepared transactions, start it once with --tc-heuristic-recover=ROLLBACK (--start-check does): they come again from its source",
+            facts.parallel_appliers
+        ));
+    }
+    let temporary = "SHOW GLOBAL STATUS LIKE 'Slave_open_temp_tables'";
+    let count = connection.execute(temporary)?.first().and_then(|row| row.number(1)).unwrap_or(0);
+    if count > 0 {
+        facts.warnings.push(format!(
+            "its replication has {count} temporary tables open, which are in no backup: a copy cannot go on replicating from here; \
+             back it up while Slave_open_temp_tables is 0, or let the source write its binary log with binlog_format=ROW"
+        ));
+    }
+    Ok(())
+}
+
+fn channel(row: &[Option<String>]) -> Channel {
+    let text = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+    Channel { name: text(0), source: format!("{}:{}", text(3), text(5)), applier: text(13) }
 }
 
 /// Refuses a series whose redo log cannot be read, and, without consent, one that is not tested; warns of the latter.

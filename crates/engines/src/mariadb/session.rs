@@ -141,6 +141,9 @@ impl Session for MariadbSession {
             "innodb_page_size": self.facts.page_size,
             "innodb_data_file_path": self.facts.data_file_path,
             "lower_case_table_names": self.facts.lower_case_table_names,
+            "replica_of": self.facts.channels.iter().map(preflight::Channel::described).collect::<Vec<_>>(),
+            "parallel_appliers": self.facts.parallel_appliers,
+            "gtid_slave_pos": outcome.position.gtid_slave_pos,
             "checkpoint_lsn": outcome.checkpoint.lsn,
             "end_lsn": outcome.end_lsn,
             "binary_log": if self.facts.binary_log { json!(outcome.position) } else { json!(null) },
@@ -179,6 +182,7 @@ impl Session for MariadbSession {
             warnings.extend(outcome.warnings.iter().cloned());
             warnings.extend(warning_of_outside(outcome));
             warnings.extend(damage::warning(&outcome.damaged));
+            warnings.extend(warning_of_keys(outcome).filter(|_| !self.facts.has_keys));
         }
         Facts {
             warnings,
@@ -193,6 +197,21 @@ impl Session for MariadbSession {
 /// Files that stand outside of the server's data directory.
 fn outside(outcome: &Outcome) -> impl Iterator<Item = (&CopiedFile, String)> {
     outcome.files.iter().filter_map(|file| Some((file, file.elsewhere.as_ref()?.display().to_string())))
+}
+
+/// What a server without keys cannot read: the copy has it, and who restores it needs the keys.
+fn warning_of_keys(outcome: &Outcome) -> Option<String> {
+    let encrypted: Vec<&str> =
+        outcome.files.iter().filter(|file| file.encrypted).map(|file| file.name.as_str()).collect();
+    let more = if encrypted.len() > NAMED_MAX { ", …" } else { "" };
+    let named = encrypted.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    (!encrypted.is_empty()).then(|| {
+        format!(
+            "{} tablespaces are encrypted, and the server has no keys ({named}{more}): they are in this backup as they are, and nobody can \
+             read them without the keys that they were written with",
+            encrypted.len()
+        )
+    })
 }
 
 fn warning_of_outside(outcome: &Outcome) -> Option<String> {

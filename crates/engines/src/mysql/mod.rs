@@ -7,6 +7,7 @@
 pub mod clone;
 pub mod connection;
 pub mod credentials;
+pub mod left_out;
 pub mod log;
 pub mod logical;
 pub mod other_engines;

@@ -2,7 +2,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
+use super::connection::{Connection, Failure, NOT_ALLOWED, PRIVILEGE_MISSING};
 use super::logical::tables::OTHERS;
 
 /// The least version that speaks the protocol.
@@ -66,6 +66,24 @@ pub struct Named<T> {
     pub count: u64,
 }
 
+/// A channel by which a replica receives what another server writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Channel {
+    /// Empty for the default one.
+    pub name: String,
+    /// `host:port`
+    pub source: String,
+    /// Whether its applier runs: `ON`, `OFF` or in between.
+    pub applier: String,
+}
+
+impl Channel {
+    /// For the manifest.
+    pub fn described(&self) -> serde_json::Value {
+        serde_json::json!({ "channel": self.name, "source": self.source, "applier": self.applier })
+    }
+}
+
 /// What the server is and has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -97,8 +115,8 @@ pub struct Facts {
     pub gtid_mode: String,
     /// Transactions so far; without a lock, so only a hint. See [`super::position::LogStatus`].
     pub gtid_executed: String,
-    /// Whether it replicates from another.
-    pub replica: bool,
+    /// From where it replicates; empty also where the account may not see it.
+    pub channels: Vec<Channel>,
     /// Whether InnoDB writes a redo log; without one there is no clone.
     pub redo_enabled: bool,
     /// Tables of other engines than InnoDB, without the server's own: they come back empty.
@@ -178,7 +196,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
         binary_log: number(6) == 1,
         gtid_mode: text(7),
         gtid_executed: text(8).chars().filter(|c| !c.is_whitespace()).collect(),
-        replica: false,
+        channels: channels(connection)?,
         redo_enabled: true,
         other_tables: Named::default(),
         encrypted: Named::default(),
@@ -189,9 +207,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
 }
 
 fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
-    // Both tables can be read only with a privilege; what cannot be read is taken for what is usual.
-    let replica = optional(connection, "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration")?;
-    facts.replica = replica.is_some_and(|count| count != "0");
+    // It can be read only with a privilege; what cannot be read is taken for what is usual.
     let redo =
         "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
     facts.redo_enabled = optional(connection, redo)?.is_none_or(|value| value != "OFF");
@@ -276,8 +292,13 @@ fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
         warnings
             .push("the account lacks SELECT on *.*: tables of other engines than InnoDB cannot be named here".into());
     }
-    if facts.replica {
-        warnings.push("the server is a replica: the position is that of its own binary log".into());
+    if let Some(channel) = facts.channels.first() {
+        let stands = if channel.applier == "ON" { "" } else { ", whose applier stands still" };
+        warnings.push(format!(
+            "the server is a replica of {}{stands}: the position is that of its own binary log; its channels are in the copy, without relay \
+             logs: start the restored server with skip_replica_start, and RESET REPLICA before START REPLICA",
+            channel.source
+        ));
     }
     if !facts.binary_log {
         warnings.push("the server writes no binary log: there is nothing to replay after this backup".into());
@@ -314,6 +335,29 @@ fn plugin(connection: &mut Connection) -> Result<ClonePlugin> {
     })
 }
 
+/// More channels than a replica can have.
+const CHANNELS_MAX: usize = 256;
+
+/// From where the server replicates, as far as the account may see it.
+fn channels(connection: &mut Connection) -> Result<Vec<Channel>> {
+    let query = format!(
+        "SELECT channel_name, CONCAT(host, ':', port), service_state \
+         FROM performance_schema.replication_connection_configuration \
+         JOIN performance_schema.replication_applier_status USING (channel_name) WHERE host <> '' LIMIT {CHANNELS_MAX}"
+    );
+    let rows = match connection.query(&query) {
+        Ok(answer) => answer.rows,
+        Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => return Ok(Vec::new()),
+        Err(failure) => return Err(failure.into()),
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let channel = |row: Vec<Option<String>>| match &row[..] {
+        [name, source, applier] => Some(Channel { name: text(name), source: text(source), applier: text(applier) }),
+        _ => None,
+    };
+    Ok(rows.into_iter().filter_map(channel).collect())
+}
+
 /// Whether a line of SHOW GRANTS gives the privilege on everything.
 pub(crate) fn grants_globally(grant: &str, privilege: &str) -> bool {
     let Some((privileges, _)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO ")) else {
@@ -337,7 +381,7 @@ fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
 fn optional(connection: &mut Connection, query: &str) -> Result<Option<String>> {
     match connection.query(query) {
         Ok(answer) => Ok(answer.single().map(str::to_owned)),
-        Err(Failure::Server(error)) if matches!(error.code, 1044 | 1142 | 1227) => Ok(None),
+        Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => Ok(None),
         Err(failure) => Err(failure.into()),
     }
 }
@@ -371,7 +415,7 @@ mod tests {
             binary_log: true,
             gtid_mode: "ON".into(),
             gtid_executed: String::new(),
-            replica: false,
+            channels: Vec::new(),
             redo_enabled: true,
             other_tables: Named::default(),
             encrypted: Named::default(),

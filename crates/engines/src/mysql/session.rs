@@ -1,7 +1,8 @@
 //! A clone as a backup's source: each reader has one connection of it, and what the server sends goes straight into the
 //! pool's buffers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,11 @@ use super::clone::page_zero::PageSize;
 use super::clone::task::{DataExtent, Event, Task};
 use super::connection::Connection;
 use super::credentials::{Credentials, PasswordSources};
+use super::left_out::Tablespaces;
 use super::log;
 use super::other_engines::{self, OtherEngines};
 use super::position::LogStatus;
-use super::preflight::{self, ClonePlugin, Consent};
+use super::preflight::{self, Channel, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::restore;
 use super::url::ServerAddress;
@@ -51,6 +53,10 @@ pub struct CloneSession {
     /// Pages that look damaged, as long as no later stage has sent them again.
     suspects: Suspects,
     continue_after_error: bool,
+    /// What the server had before the clone.
+    tablespaces: Tablespaces,
+    /// All files are told that were there when the clone began.
+    told: AtomicBool,
     /// Whether keys may be stored.
     media_encrypted: bool,
     /// Tables that are not in a clone, with `--include-other-engines`.
@@ -61,6 +67,8 @@ pub struct CloneSession {
 struct Control {
     connection: Connection,
     asked: Instant,
+    /// It was looked whether the server tells of all its tablespaces.
+    compared: bool,
     /// The latest reading of the position that is surely not after the copy's.
     before: LogStatus,
     /// The position after the clone.
@@ -160,12 +168,14 @@ impl CloneSession {
         }
         let open_others = || OtherEngines::open(&address, &credentials, &facts.grants, &facts.version_text, options);
         let others = options.include_other_engines.then(open_others).transpose()?;
-        if facts.plugin == ClonePlugin::Absent {
-            preflight::install_plugin(&mut control)?;
-        }
         let page =
             PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not tell its innodb_page_size"))?;
         let before = LogStatus::read(&mut control)?;
+        let tablespaces = Tablespaces::ask(&mut control)?;
+        // Last: where anything else is missing, the server stays as it was.
+        if facts.plugin == ClonePlugin::Absent {
+            preflight::install_plugin(&mut control)?;
+        }
         let halt = options.halt.clone().unwrap_or_default();
         let donor_options = DonorOptions { tasks: options.readers.max(1), ddl: Ddl::Runs, halt };
         let mut donor = Donor::begin(&address, &credentials, &donor_options)?;
@@ -178,6 +188,7 @@ impl CloneSession {
             control: Mutex::new(Control {
                 connection: control,
                 asked: Instant::now(),
+                compared: false,
                 before,
                 after: None,
                 exact: None,
@@ -189,6 +200,8 @@ impl CloneSession {
             redo: RedoCopy::default(),
             suspects: Suspects::default(),
             continue_after_error: options.continue_after_error,
+            tablespaces,
+            told: AtomicBool::new(false),
             media_encrypted: options.media_encrypted,
             others,
         })
@@ -259,12 +272,20 @@ impl CloneSession {
     fn read_position_after(&self) -> Result<MutexGuard<'_, Control>> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.after.is_none() {
+            self.compare(&mut control.connection)?;
             let after = LogStatus::read(&mut control.connection)?;
             let found = self.redo.search(self.page.bytes());
             control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
             control.after = Some(after);
         }
         Ok(control)
+    }
+
+    /// Refuses a clone that leaves tablespaces out.
+    fn compare(&self, connection: &mut Connection) -> Result<()> {
+        let now = Tablespaces::ask(connection)?;
+        let sent: BTreeSet<u32> = self.files().iter().map(|file| file.space).collect();
+        self.tablespaces.demand(&now, &sent)
     }
 
     /// Learns from what is sent of a data file.
@@ -373,7 +394,7 @@ impl Source for CloneSession {
     fn reader(&self, index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tasks.get_mut(index).and_then(Option::take);
-        Ok(Box::new(TaskReader { session: self, leads: index == 0, task, stage: Stage::Init, rest: None }))
+        Ok(Box::new(TaskReader { session: self, task, is_first: index == 0, stage: Stage::Init, rest: None }))
     }
 
     fn is_free(&self, _: u16, _: u64) -> bool {
@@ -386,6 +407,10 @@ impl Source for CloneSession {
             return Ok(());
         }
         control.asked = Instant::now();
+        // As soon as that can be known: who reads for hours wants to hear it before.
+        if self.told.load(Ordering::Relaxed) && !std::mem::replace(&mut control.compared, true) {
+            return self.compare(&mut control.connection);
+        }
         control.connection.query("DO 1").map(drop).map_err(Error::from)
     }
 }
@@ -411,6 +436,7 @@ impl Session for CloneSession {
             "server_uuid": self.facts.server_uuid,
             "innodb_page_size": self.facts.page_size,
             "lower_case_table_names": self.facts.lower_case_table_names,
+            "replica_of": self.facts.channels.iter().map(Channel::described).collect::<Vec<_>>(),
             "binary_log_exact": control.exact,
             "binary_log_not_before": control.before,
             "binary_log_not_after": control.after,
@@ -469,9 +495,9 @@ enum Rest {
 /// One connection of the clone.
 struct TaskReader<'a> {
     session: &'a CloneSession,
-    /// Whether it is the one that ends last.
-    leads: bool,
     task: Option<Task>,
+    /// On the first connection files are told before their bytes come, and it ends last.
+    is_first: bool,
     /// The stage that runs, as the first task knows it.
     stage: Stage,
     rest: Option<Rest>,
@@ -507,11 +533,16 @@ impl Reader for TaskReader<'_> {
             }
             let Some(task) = &mut self.task else { return Ok(None) };
             match task.next_event()? {
-                None if self.leads => return self.session.behind_the_clone(buffer),
+                None if self.is_first => return self.session.behind_the_clone(buffer),
                 None => return Ok(None),
                 Some(Event::StageBegins(StateDescriptor { stage, .. })) => self.stage = stage,
                 Some(Event::StageEnds(stage)) => self.session.stage_ends(stage)?,
-                Some(Event::Data(extent)) => self.rest = Some(Rest::Wire { extent, done: 0 }),
+                Some(Event::Data(extent)) => {
+                    if self.is_first {
+                        self.session.told.store(true, Ordering::Relaxed);
+                    }
+                    self.rest = Some(Rest::Wire { extent, done: 0 });
+                }
                 Some(Event::File(Change::Born(file, page))) => self.rest = Some(Rest::Page { file, page, done: 0 }),
                 // Names and sizes are asked for at the end.
                 Some(Event::File(_)) => {}

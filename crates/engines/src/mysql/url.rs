@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
@@ -12,6 +13,9 @@ pub const DEFAULT_PORT: u16 = 3306;
 const URL_MAX: usize = 4096;
 /// What user and host may have: names longer than this exist in no server and no name service.
 const NAME_MAX: usize = 253;
+
+/// The greatest `read-timeout`, in seconds.
+const READ_TIMEOUT_MAX: u64 = 86_400;
 
 const FORM: &str = "write mysql://USER@HOST:PORT/?ssl-mode=required, or mysql://USER@/?socket=PATH";
 const PASSWORD_HINT: &str = "take it out of the URL, where `ps` and the shell's history show it; give it by --password-file, \
@@ -97,6 +101,8 @@ pub struct ServerAddress {
     pub tls: TlsOptions,
     /// `datadir` (MariaDB): where its files are on this machine.
     pub datadir: Option<PathBuf>,
+    /// `read-timeout`: how long the server may be silent at most, whatever it does.
+    pub read_timeout: Option<Duration>,
 }
 
 impl ServerAddress {
@@ -126,7 +132,8 @@ impl ServerAddress {
         let user = user.map(|user| decode(user, "the user")).transpose()?.filter(|user| !user.is_empty());
         let (host, port) = host_and_port(place)?;
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
-        let mut address = Self { flavor, endpoint: tcp, user, tls: TlsOptions::default(), datadir: None };
+        let tls = TlsOptions::default();
+        let mut address = Self { flavor, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
         for option in query.split('&').filter(|option| !option.is_empty()) {
             address.set(option, host.is_some() || port.is_some())?;
         }
@@ -166,12 +173,18 @@ impl ServerAddress {
             }
             "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value)?),
             "datadir" if self.flavor == Flavor::Mariadb => self.datadir = Some(absolute(name, &value)?),
+            "read-timeout" => {
+                let seconds = value.parse().ok().filter(|seconds| (1..=READ_TIMEOUT_MAX).contains(seconds));
+                let unknown = || Error::usage(name, "its value is no number of seconds from 1 to 86400", FORM);
+                self.read_timeout = Some(Duration::from_secs(seconds.ok_or_else(unknown)?));
+            }
             "password" | "passwd" | "pwd" => {
                 return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
             }
             _ => {
                 let datadir = if self.flavor == Flavor::Mariadb { ", datadir" } else { "" };
-                let known = format!("known are: ssl-mode, ssl-ca, get-server-public-key, socket{datadir}");
+                let known =
+                    format!("known are: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
                 let name: String = name.chars().take(40).collect();
                 return Err(Error::usage("the database's URL", format!("it has no option `{name}`"), known));
             }
@@ -286,6 +299,12 @@ mod tests {
             ServerAddress::parse("mariadb://b%40x@/?socket=/run/my%20sql.sock&datadir=/var/lib/mysql").unwrap();
         assert_eq!(escaped.endpoint, Endpoint::Socket("/run/my sql.sock".into()));
         assert_eq!((escaped.user.as_deref(), escaped.datadir), (Some("b@x"), Some("/var/lib/mysql".into())));
+        let patient = ServerAddress::parse("mysql://u@h/?read-timeout=90").unwrap();
+        assert_eq!(patient.read_timeout, Some(Duration::from_secs(90)));
+        for wrong in ["0", "-1", "86401", "ten", ""] {
+            let error = ServerAddress::parse(&format!("mysql://u@h/?read-timeout={wrong}")).unwrap_err().to_string();
+            assert!(error.contains("read-timeout") && error.contains("seconds"), "{error}");
+        }
     }
 
     #[test]

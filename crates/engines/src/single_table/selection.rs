@@ -28,7 +28,7 @@ pub struct Selection {
     /// The tables, as they were asked for.
     pub tables: Vec<WantedTable>,
     /// The names of all files that are restored.
-    needed: BTreeSet<String>,
+    pub(super) needed: BTreeSet<String>,
 }
 
 /// One of them.

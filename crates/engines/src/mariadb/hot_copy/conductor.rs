@@ -14,6 +14,7 @@ use fullbore_core::{Error, Result};
 
 use super::files::{CopiedFile, FileKind};
 use super::listing::{list, list_late};
+use super::missing;
 use super::other_files::{OtherFiles, Round};
 use super::places::Places;
 use super::stages::{Blocked, Stage, Stages};
@@ -183,6 +184,7 @@ impl Copier<'_> {
         let mut others = OtherFiles::new(self.work, !self.places.myisam_use_mmap);
         let mut tablespaces = Tablespaces::new(self.work, self.options.threads);
         let listing = list(self.places)?;
+        missing::demand_files_early(listing.clone(), self.places, stages.borrow_mut().server())?;
         tablespaces.look_at_system(&listing.tablespaces)?;
         let check = || stages.borrow_mut().check();
         tablespaces.copy(listing.tablespaces, &check)?;
@@ -210,7 +212,8 @@ impl Copier<'_> {
             halt.check()?;
             stages.enter(stage)?;
         }
-        let listing = list(self.places)?;
+        let mut listing = list(self.places)?;
+        listing.warnings.extend(missing::demand_files(&listing, stages.server())?);
         // The lock is not asked after here: every statement that follows would fail without it.
         let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, &|| Ok(()))?;
         self.stop_at_damage()?;

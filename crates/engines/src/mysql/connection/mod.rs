@@ -20,7 +20,7 @@ use fullbore_core::{Error, Result};
 pub use handshake::Greeting;
 pub use result_set::ResultSet;
 pub use rows::{RowBytes, RowDecoder, RowFault, Rows};
-pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
+pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, NOT_ALLOWED, PRIVILEGE_MISSING, ServerError};
 
 use authentication::Plugin;
 use handshake::{SwitchRequest, capability};
@@ -39,6 +39,9 @@ const LOGIN_PACKET_MAX: usize = 64 << 10;
 /// A login needs four packets from the server at most, with a change of the plugin six.
 const LOGIN_STEPS_MAX: usize = 8;
 
+/// ER_ACCESS_DENIED_ERROR.
+const ACCESS_DENIED: u32 = 1045;
+
 const COM_QUIT: u8 = 1;
 const COM_QUERY: u8 = 3;
 
@@ -47,12 +50,15 @@ pub struct Connection {
     packets: PacketStream,
     greeting: Greeting,
     tls: bool,
+    /// What the user allows at most.
+    read_timeout: Duration,
 }
 
 impl Connection {
     /// Connects and logs in.
     pub fn open(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>) -> Result<Self> {
-        let mut socket = TimedSocket::connect(address, SILENCE, halt)?;
+        let read_timeout = address.read_timeout.unwrap_or(Duration::MAX);
+        let mut socket = TimedSocket::connect(address, SILENCE.min(read_timeout), halt)?;
         socket.until = Some(Instant::now() + LOGIN_LIMIT);
         let unix = socket.is_unix();
         let mut packets = PacketStream::new(Stream::Plain(socket), address.name());
@@ -66,7 +72,7 @@ impl Connection {
         let login = Login { address, credentials, capabilities, tls, private: tls || unix };
         login.run(&mut packets, &greeting)?;
         packets.stream_mut().socket_mut().until = None;
-        Ok(Self { packets, greeting, tls })
+        Ok(Self { packets, greeting, tls, read_timeout })
     }
 
     /// What the server said of itself.
@@ -138,9 +144,9 @@ impl Connection {
         self.packets.end(&mut message.0)
     }
 
-    /// How long the server may be silent from now on.
+    /// How long the server may be silent from now on; no longer than the user allows.
     pub fn set_silence(&mut self, limit: Duration) {
-        self.packets.stream_mut().socket_mut().silence = limit;
+        self.packets.stream_mut().socket_mut().silence = limit.min(self.read_timeout);
     }
 
     /// From now on the job's halt no longer ends reads and writes, but `limit` does, all in all: for cleaning up.
@@ -224,7 +230,7 @@ impl Login<'_> {
             let payload = packets.read(LOGIN_PACKET_MAX)?;
             match payload.split_first() {
                 Some((0x00, _)) => return Ok(()),
-                Some((0xFF, body)) => return Err(ServerError::parse(&packets.name, body).into_error()),
+                Some((0xFF, body)) => return Err(self.denied(ServerError::parse(&packets.name, body))),
                 Some((0xFE, body)) => {
                     let Some(switch) = SwitchRequest::parse(body) else {
                         return Err(packets.broken("it asks for a way of authentication without a name"));
@@ -242,6 +248,16 @@ impl Login<'_> {
             }
         }
         Err(packets.broken("its login does not end"))
+    }
+
+    /// A MariaDB that takes encrypted connections only (require_secure_transport) says nothing but "Access denied".
+    fn denied(&self, error: ServerError) -> Error {
+        let denied = error.code == ACCESS_DENIED;
+        let error = error.into_error();
+        if denied && !self.private {
+            return error.noting("or the server takes encrypted connections only: ssl-mode=required");
+        }
+        error
     }
 
     fn known(&self, name: &str) -> Result<Plugin> {

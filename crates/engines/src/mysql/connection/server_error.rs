@@ -43,6 +43,8 @@ pub struct ServerError {
 
 /// A user without the privilege: ER_SPECIFIC_ACCESS_DENIED_ERROR.
 pub const PRIVILEGE_MISSING: u32 = 1227;
+/// The account may not ask that: of a database, of a table, of the server.
+pub const NOT_ALLOWED: [u32; 3] = [1044, 1142, PRIVILEGE_MISSING];
 /// ER_CLONE_TOO_MANY_CONCURRENT_CLONES.
 pub const CLONE_RUNNING: u32 = 3634;
 /// ER_CLONE_ENCRYPTION: keys are not sent without TLS.
@@ -83,11 +85,15 @@ impl ServerError {
             1040 | 1203 | 1226 => "the server has no connection left: fewer --readers, or a greater max_connections",
             1129 => "FLUSH HOSTS on the server, after looking for what failed so often",
             3159 => "the server takes encrypted connections only: ssl-mode=required",
-            3118 => "ALTER USER … ACCOUNT UNLOCK on the server",
+            3118 | 4151 => "ALTER USER … ACCOUNT UNLOCK on the server",
             1820 | 1862 => "the password has expired: ALTER USER … IDENTIFIED BY on the server",
+            29 | 1004 | 1016 | 1017 => {
+                "a file of the server is not there any more, or cannot be read: look at it on the server's host; while the server runs, such a \
+                 table can still be copied (CREATE TABLE … SELECT) and dropped"
+            }
             CLONE_RUNNING => "one clone at a time: wait for the other to end (performance_schema.processlist)",
             CLONE_NEEDS_TLS => "encrypted tables are sent over TLS only: ssl-mode=required",
-            _ => "",
+            _ => "the server's manual has this error by its number; its error log may say more",
         };
         Error::refused(&self.server, format!("the server refuses: {self}"), hint)
     }

@@ -1,0 +1,188 @@
+//! Tables of InnoDB that are defined and have no file: nobody may take a backup without them for a whole one.
+//!
+//! A table is in its own file, unless it is in the system tablespace, or its tablespace was discarded. Which of them it is only the server
+//! can tell; a file that somebody removed is known to it still.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use fullbore_core::{Error, Result};
+
+use super::listing::{Listing, list};
+use super::places::Places;
+use super::statements::Statements;
+
+/// How many tables are asked after and named at once.
+const ASKED_MAX: usize = 1000;
+const NAMED_MAX: usize = 5;
+/// A table's definition begins with these two bytes, and at 3 has the number of its engine: 12 is InnoDB.
+const DEFINITION: [u8; 2] = [0xFE, 0x01];
+const ENGINE_AT: usize = 3;
+const INNODB: u8 = 12;
+/// How often it is looked while DDL goes on, and how long is waited in between.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
+
+/// Refuses tables whose files are gone; what the user should know of others that have none. DDL has to be blocked: a table that is made or
+/// dropped has for a moment only one of its files.
+///
+/// # Errors
+/// The server knows a tablespace whose file is not there.
+pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Vec<String>> {
+    let tables = without_file(listing)?;
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(open) = asked(server, "INNODB_SYS_TABLESPACES", "", &tables) else {
+        return Ok(vec![format!(
+            "{}: if they are not in the system tablespace, they are not in this backup; an account with PROCESS lets it tell",
+            named(&tables, "of InnoDB have no file of their own")
+        )]);
+    };
+    if let Some(lost) = tables.iter().find(|table| open.contains(*table)) {
+        return Err(Error::refused(
+            format!("{lost}.ibd"),
+            "the server has this tablespace open, and its file is not there any more: it was removed, or moved away",
+            "while the server runs its data can still be read: copy the table (CREATE TABLE … SELECT), drop it, and start the backup again",
+        ));
+    }
+    let inside = asked(server, "INNODB_SYS_TABLES", "space = 0 AND", &tables).unwrap_or_default();
+    let rest: Vec<String> = tables.into_iter().filter(|table| !inside.contains(table)).collect();
+    if rest.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![format!(
+        "{}: their tablespaces were discarded, or lost before the server started; there is nothing of them in this backup",
+        named(&rest, "of InnoDB have no file")
+    )])
+}
+
+/// The same before anything is copied, while DDL goes on: only what is so at several looks is believed, and nothing is warned of yet.
+///
+/// # Errors
+/// As [`demand_files`].
+pub fn demand_files_early(listing: Listing, places: &Places, server: &mut dyn Statements) -> Result<()> {
+    let (mut listing, mut before) = (listing, None);
+    for _ in 0..LOOKS {
+        let Err(error) = demand_files(&listing, server) else { return Ok(()) };
+        let text = error.to_string();
+        if before.as_ref().is_some_and(|before| *before != text) {
+            return Ok(());
+        }
+        before = Some(text);
+        std::thread::sleep(BETWEEN_LOOKS);
+        listing = list(places)?;
+    }
+    demand_files(&listing, server).map(drop)
+}
+
+fn named(tables: &[String], what: &str) -> String {
+    let first = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    format!("{} tables {what} ({first}{})", tables.len(), if tables.len() > NAMED_MAX { ", …" } else { "" })
+}
+
+/// The tables of InnoDB that have a definition and no file, as the server names them inside: `shop/item`.
+fn without_file(listing: &Listing) -> Result<Vec<String>> {
+    let stems = |names: &mut dyn Iterator<Item = &str>| -> HashSet<String> {
+        names.filter_map(|name| Some(name.rsplit_once('.')?.0.to_owned())).collect()
+    };
+    let tablespaces = stems(&mut listing.tablespaces.iter().map(|file| file.name.as_str()));
+    // Tables of other engines have files of their own; a partitioned one has those of its partitions.
+    let others =
+        stems(&mut listing.others.iter().map(|file| file.name.as_str()).filter(|name| !name.ends_with(".frm")));
+    let mut found = Vec::new();
+    for file in &listing.others {
+        let Some(table) = file.name.strip_suffix(".frm") else { continue };
+        if !tablespaces.contains(table) && !others.contains(table) && is_of_innodb(&file.path)? {
+            found.push(table.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this is the definition of a table of InnoDB, and not of a view, or of an engine without files.
+fn is_of_innodb(path: &std::path::Path) -> Result<bool> {
+    let mut head = [0; ENGINE_AT + 1];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut head)) {
+        Ok(()) => Ok(head.starts_with(&DEFINITION) && head[ENGINE_AT] == INNODB),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(false),
+        Err(error) => Err(Error::io("read", path.display().to_string(), error)),
+    }
+}
+
+/// Those of the tables that a table of the server's dictionary has; none if the account may not ask.
+fn asked(server: &mut dyn Statements, from: &str, and: &str, tables: &[String]) -> Option<HashSet<String>> {
+    // Inside, names are of letters, digits and the like: what needs more is written with @.
+    let quoted: Vec<String> = tables
+        .iter()
+        .filter(|table| !table.contains(['\'', '\\']))
+        .take(ASKED_MAX)
+        .map(|table| format!("'{table}'"))
+        .collect();
+    let query = format!("SELECT NAME FROM information_schema.{from} WHERE {and} NAME IN ({})", quoted.join(", "));
+    // Not allowed, or a connection that is gone: the next statement says that.
+    let rows = server.execute(&query).ok()?;
+    Some(rows.iter().map(|row| row.text(0)).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::listing::{ListedFile, OtherFile, Role, Settles};
+    use super::super::statements::Row;
+    use super::*;
+
+    /// A dictionary: what is open, and what is in the system tablespace; none of one that may not be asked.
+    struct Dictionary(Option<(&'static str, &'static str)>);
+
+    impl Statements for Dictionary {
+        fn execute(&mut self, sql: &str) -> Result<Vec<Row>> {
+            let (open, inside) = self.0.ok_or_else(|| Error::refused("db1", "Access denied", ""))?;
+            let names = if sql.contains("TABLESPACES") { open } else { inside };
+            let row = |name: &str| Row(vec![Some(name.as_bytes().to_vec())]);
+            Ok(names.split_whitespace().filter(|name| sql.contains(&format!("'{name}'"))).map(row).collect())
+        }
+    }
+
+    fn listing(root: &std::path::Path) -> Listing {
+        let mut listing = Listing::default();
+        let view: &[u8] = b"TYPE=VIEW\n";
+        for (name, head) in [
+            ("shop/a.frm", &[0xFE, 1, 10, 12, 0][..]),
+            ("shop/lost.frm", &[0xFE, 1, 10, 12, 0]),
+            ("shop/memory.frm", &[0xFE, 1, 10, 6, 0]),
+            ("shop/myisam.frm", &[0xFE, 1, 10, 9, 0]),
+            ("shop/myisam.MYD", b""),
+            ("shop/short.frm", &[0xFE]),
+            ("shop/parts.frm", &[0xFE, 1, 10, 20, 0]),
+            ("shop/parts.par", b""),
+            ("shop/seen.frm", view),
+        ] {
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, head).unwrap();
+            listing.others.push(OtherFile { name: name.into(), path, settles: Settles::WithoutDdl });
+        }
+        let (name, path) = ("shop/a.ibd".to_owned(), root.join("shop/a.ibd"));
+        listing.tablespaces.push(ListedFile { name, path, elsewhere: false, ambiguous: false, role: Role::Table });
+        listing
+    }
+
+    #[test]
+    fn a_table_without_a_file_is_refused_where_the_server_has_it_open_and_named_where_nobody_can_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let listing = listing(root.path());
+        assert_eq!(without_file(&listing).unwrap(), ["shop/lost"]);
+        let demand = |dictionary| demand_files(&listing, &mut Dictionary(dictionary));
+        let error = demand(Some(("shop/a shop/lost", ""))).unwrap_err().to_string();
+        assert!(error.contains("shop/lost.ibd") && error.contains("not there any more"), "{error}");
+        assert!(demand(Some(("shop/a", "shop/lost"))).unwrap().is_empty());
+        let said = demand(Some(("shop/a", ""))).unwrap();
+        assert!(said.len() == 1 && said[0].contains("shop/lost") && said[0].contains("discarded"), "{said:?}");
+        let said = demand(None).unwrap();
+        assert!(said.len() == 1 && said[0].contains("shop/lost") && said[0].contains("PROCESS"), "{said:?}");
+        assert!(demand_files(&Listing::default(), &mut Dictionary(None)).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! Tablespaces that the server has and does not send: a clone says nothing of a file that the server could not open, such as an
+//! encrypted one without its key. Nobody may take such a backup for a whole one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fullbore_core::{Error, Result};
+
+use super::connection::{Connection, Failure, NOT_ALLOWED};
+
+/// More tablespaces than are compared.
+const COMPARED_MAX: usize = 1 << 20;
+/// How many are named.
+const NAMED_MAX: usize = 5;
+
+/// A tablespace of the server's dictionary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tablespace {
+    name: String,
+    encrypted: bool,
+}
+
+/// The tablespaces that are to be in a clone, by their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tablespaces(BTreeMap<u32, Tablespace>);
+
+impl Tablespaces {
+    /// Asks the server; none if the account may not (it needs PROCESS). Temporary ones and those that were discarded do not count.
+    pub fn ask(connection: &mut Connection) -> Result<Self> {
+        let query = format!(
+            "SELECT space, name, encryption FROM information_schema.innodb_tablespaces \
+             WHERE space_type IN ('Single', 'General') AND state <> 'discarded' LIMIT {COMPARED_MAX}"
+        );
+        let rows = match connection.query(&query) {
+            Ok(answer) => answer.rows,
+            Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => return Ok(Self::default()),
+            Err(failure) => return Err(failure.into()),
+        };
+        let tablespace = |row: Vec<Option<String>>| match &row[..] {
+            [Some(space), Some(name), encryption] => {
+                let encrypted = encryption.as_deref() == Some("Y");
+                Some((space.parse().ok()?, Tablespace { name: name.clone(), encrypted }))
+            }
+            _ => None,
+        };
+        Ok(Self(rows.into_iter().filter_map(tablespace).collect()))
+    }
+
+    /// Refuses a clone of the tablespaces `sent` that lacks some of these, if they are there `now` as well: others were dropped or
+    /// rebuilt meanwhile.
+    pub fn demand(&self, now: &Self, sent: &BTreeSet<u32>) -> Result<()> {
+        let lacks: Vec<&Tablespace> = self
+            .0
+            .iter()
+            .filter(|(space, _)| now.0.contains_key(space) && !sent.contains(space))
+            .map(|(_, it)| it)
+            .collect();
+        let Some(first) = lacks.first() else { return Ok(()) };
+        let named = lacks.iter().take(NAMED_MAX).map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+        let more = if lacks.len() > NAMED_MAX { ", …" } else { "" };
+        let count = lacks.len();
+        if lacks.iter().all(|tablespace| tablespace.encrypted) {
+            return Err(Error::refused(
+                &first.name,
+                format!(
+                    "{count} tablespaces are encrypted and the server has no key for them: it cannot open them, and leaves them out of the clone ({named}{more})"
+                ),
+                "give the server its keyring back (performance_schema.keyring_component_status, its error log) and start it anew; or drop what is lost",
+            ));
+        }
+        Err(Error::refused(
+            &first.name,
+            format!("the server leaves {count} tablespaces out of the clone ({named}{more})"),
+            "look into its error log: a file that it cannot open is in no clone; repair or drop the table, and start the backup again",
+        ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn tablespaces(all: &[(u32, &str, bool)]) -> Tablespaces {
+        let one = |&(space, name, encrypted): &(u32, &str, bool)| (space, Tablespace { name: name.into(), encrypted });
+        Tablespaces(all.iter().map(one).collect())
+    }
+
+    #[test]
+    fn what_is_not_sent_and_still_there_is_named_and_what_was_dropped_is_not() {
+        let before = tablespaces(&[(2, "shop/a", false), (3, "shop/secret", true), (4, "shop/dropped", false)]);
+        let now = tablespaces(&[(2, "shop/a", false), (3, "shop/secret", true), (5, "shop/new", false)]);
+        before.demand(&now, &BTreeSet::from([2, 3])).unwrap();
+        let error = before.demand(&now, &BTreeSet::from([2])).unwrap_err().to_string();
+        assert!(error.contains("shop/secret") && error.contains("no key") && error.contains("keyring"), "{error}");
+        let error = before.demand(&now, &BTreeSet::from([5])).unwrap_err().to_string();
+        assert!(error.contains("leaves 2 tablespaces out") && error.contains("shop/a, shop/secret"), "{error}");
+        Tablespaces::default().demand(&now, &BTreeSet::new()).unwrap();
+    }
+}
