@@ -1,5 +1,7 @@
 //! RESTORE of a server's files: into a directory that is complete, or not there.
 
+use std::path::Path;
+
 use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
@@ -57,16 +59,7 @@ pub(super) fn restore(
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
     fullbore_engines::begin_directory(&engine, directory)?;
-    let files = DirectoryTarget::create(directory, last)?;
-    if let ([full, _], [below, _]) = (chain, &streams[..]) {
-        let base = BaseTarget::new(&files, below, last)?;
-        unpack(&mut opened, full, &base, conduct, report)?;
-        base.finish()?;
-    }
-    if let Some(found) = chain.last() {
-        unpack(&mut opened, found, &files, conduct, report)?;
-    }
-    files.finish()?;
+    unpack_files(chain, &mut opened, &streams, &|_| true, directory, conduct, report)?;
     let by_hand = if request.place_outside { None } else { outside::to_be_moved(&elsewhere) };
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
@@ -89,6 +82,35 @@ pub(super) fn restore(
         owner.take(directory)?;
     }
     unfinished.publish(|| placed.keep())
+}
+
+/// Unpacks the wanted files of the last set, from its full first if it has one. All of the media are read and checked.
+pub(super) fn unpack_files(
+    chain: &[media::Found],
+    opened: &mut reading::Opened,
+    streams: &[Vec<ManifestStream>],
+    wanted: &dyn Fn(&ManifestStream) -> bool,
+    directory: &Path,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(last) = streams.last() else { return Ok(()) };
+    // A stream without a name is passed over.
+    let shown = last.iter().map(|stream| ManifestStream {
+        name: if wanted(stream) { stream.name.clone() } else { String::new() },
+        ..stream.clone()
+    });
+    let files = DirectoryTarget::create(directory, &shown.collect::<Vec<_>>())?;
+    if let ([full, _], [below, _]) = (chain, streams) {
+        let based: Vec<ManifestStream> = last.iter().filter(|stream| wanted(stream)).cloned().collect();
+        let base = BaseTarget::new(&files, below, &based)?;
+        unpack(opened, full, &base, conduct, report)?;
+        base.finish()?;
+    }
+    if let Some(found) = chain.last() {
+        unpack(opened, found, &files, conduct, report)?;
+    }
+    files.finish()
 }
 
 pub(super) fn last_title(chain: &[media::Found]) -> String {
@@ -121,7 +143,7 @@ pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
 }
 
 /// Unpacks the next opened set, which is `found`, and books it.
-pub(super) fn unpack(
+fn unpack(
     opened: &mut reading::Opened,
     found: &media::Found,
     target: &dyn Target,

@@ -49,12 +49,12 @@ mod with_servers {
 
     use fullbore_core::halt::Halt;
     use fullbore_core::media::ManifestStream;
-    use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet};
+    use fullbore_core::unpack::MediaSet;
     use fullbore_engines::single_table::export::{Export, Exported};
     use fullbore_engines::single_table::{self, Selection, TableName};
     use fullbore_engines::start_check::{ServerProgram, TABLE};
 
-    use super::super::directory::{heed_damage, last_title, size_of, unpack};
+    use super::super::directory::{heed_damage, last_title, size_of, unpack_files};
     use super::super::unfinished::Unfinished;
     use super::super::{Into, plan_line};
     use super::*;
@@ -106,7 +106,8 @@ mod with_servers {
         let [data, out] = [DATA, OUT].map(|name| unfinished.path().join(name));
         make(&data)?;
         make(&out)?;
-        restore_files(chain, &mut opened, &streams, &selection, &data, conduct, report)?;
+        let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
+        unpack_files(chain, &mut opened, &streams, &is_needed, &data, conduct, report)?;
         single_table::prepare(&engine, &data, &position, last)?;
         let options = &wanted.server.options;
         let export = Export {
@@ -126,39 +127,6 @@ mod with_servers {
             owner.take(&out)?;
         }
         unfinished.publish_part(OUT)
-    }
-
-    /// The files of the selection, from the full and from its differential if there is one. All of the media are read and checked.
-    fn restore_files(
-        chain: &[media::Found],
-        opened: &mut reading::Opened,
-        streams: &[Vec<ManifestStream>],
-        selection: &Selection,
-        data: &Path,
-        conduct: &Conduct,
-        report: &mut Report,
-    ) -> Result<()> {
-        let Some(last) = streams.last() else { return Ok(()) };
-        let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
-        // A stream without a name is passed over.
-        let shown: Vec<ManifestStream> = last
-            .iter()
-            .map(|stream| ManifestStream {
-                name: if is_needed(stream) { stream.name.clone() } else { String::new() },
-                ..stream.clone()
-            })
-            .collect();
-        let files = DirectoryTarget::create(data, &shown)?;
-        if let ([full, _], [below, _]) = (chain, streams) {
-            let needed: Vec<ManifestStream> = last.iter().filter(|stream| is_needed(stream)).cloned().collect();
-            let base = BaseTarget::new(&files, below, &needed)?;
-            unpack(opened, full, &base, conduct, report)?;
-            base.finish()?;
-        }
-        if let Some(found) = chain.last() {
-            unpack(opened, found, &files, conduct, report)?;
-        }
-        files.finish()
     }
 
     fn make(directory: &Path) -> Result<()> {
