@@ -339,3 +339,34 @@ fn a_merge_of_tables_that_are_gone_and_a_name_that_no_clone_starts_with_are_warn
     assert_eq!(restored.sql(rows), "7\n8\n0\n");
     assert!(!restored.error_log().contains("[ERROR]"), "{}", restored.error_log());
 }
+
+#[test]
+fn killed_or_stopped_while_it_reads_them_it_leaves_no_lock_and_nothing_that_looks_whole() {
+    let world = World::new();
+    let source = server(
+        &world,
+        "CREATE TABLE shop.old (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB) ENGINE=MyISAM; \
+         INSERT INTO shop.old (body) VALUES (REPEAT('x', 20000000)), (REPEAT('y', 20000000))",
+    );
+    let held = "FROM performance_schema.metadata_locks WHERE object_name = 'old' AND lock_type = 'SHARED_READ_ONLY'";
+    for signal in ["KILL", "INT"] {
+        // The clone has some 70 MiB; then the rows take long.
+        let line = format!(
+            "backup mysql://root@127.0.0.1:{} --password-file password --to a/ {OPTIONS} --throttle 20MiB/s --max-transfer-size 64KiB",
+            source.port()
+        );
+        let running = world.start(&line);
+        wait_for(
+            &source,
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT%`body` FROM `shop`.`old`'",
+        );
+        assert_eq!(source.sql(&format!("SELECT COUNT(*) {held}")), "1\n");
+        running.signal(signal);
+        let ended = running.wait();
+        assert_ne!(ended.code, 0, "{ended}");
+        wait_for(&source, &format!("SELECT COUNT(*) = 0 {held}"));
+        source.sql("INSERT INTO shop.old (body) VALUES ('z')");
+    }
+    assert!(world.names("a").iter().all(|name| name.contains(".new-")), "{:?}", world.names("a"));
+    backup(&world, &source, &format!("--to b/ {OPTIONS}")).done();
+}

@@ -356,7 +356,9 @@ impl Source for CloneSession {
             return Ok(());
         }
         control.asked = Instant::now();
-        control.connection.query("DO 1").map(drop).map_err(Error::from)
+        control.connection.query("DO 1")?;
+        drop(control);
+        self.others.as_ref().map_or(Ok(()), OtherEngines::keep_alive)
     }
 }
 
