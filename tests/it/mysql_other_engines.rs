@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_test_servers::{Kind, Options, Server};
 
-use crate::program::Ended;
+use crate::program::{Ended, Running};
 use crate::world::World;
 
 const OPTIONS: &str = "--include-other-engines";
@@ -297,7 +297,7 @@ fn a_hundred_thousand_rows_and_a_very_long_one_pass_in_constant_memory_also_in_a
     let source = server(
         &world,
         "SET SESSION cte_max_recursion_depth = 200000; CREATE TABLE shop.many (id INT PRIMARY KEY, body VARBINARY(1000)) ENGINE=MyISAM; \
-         INSERT INTO shop.many WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) SELECT n, RANDOM_BYTES(1000) FROM n; \
+         INSERT INTO shop.many WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) SELECT n, RANDOM_BYTES(500) FROM n; \
          CREATE TABLE shop.long_row (id INT PRIMARY KEY, body LONGBLOB) ENGINE=MyISAM; \
          INSERT INTO shop.long_row VALUES (1, REPEAT(RANDOM_BYTES(1000), 25000)), (2, NULL)",
     );
@@ -338,4 +338,78 @@ fn a_merge_of_tables_that_are_gone_and_a_name_that_no_clone_starts_with_are_warn
     let rows = "SELECT * FROM shop.`a``b`; SELECT * FROM shop.sheet; SELECT COUNT(*) FROM mysql.general_log";
     assert_eq!(restored.sql(rows), "7\n8\n0\n");
     assert!(!restored.error_log().contains("[ERROR]"), "{}", restored.error_log());
+}
+
+/// A backup that is just reading `shop.old`, slowly.
+fn begin_slowly(world: &World, source: &Server) -> Running {
+    let line = format!(
+        "backup mysql://root@127.0.0.1:{} --password-file password --to a/ {OPTIONS} --throttle 20MiB/s --max-transfer-size 64KiB",
+        source.port()
+    );
+    let running = world.start(&line);
+    let reads = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT%`body` FROM `shop`.`old`'";
+    wait_for(source, reads);
+    running
+}
+
+#[test]
+fn killed_or_stopped_while_it_reads_them_it_leaves_no_lock_and_nothing_that_looks_whole() {
+    let world = World::new();
+    let source = server(
+        &world,
+        "CREATE TABLE shop.old (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB) ENGINE=MyISAM; \
+         INSERT INTO shop.old (body) VALUES (REPEAT('x', 20000000)), (REPEAT('y', 20000000))",
+    );
+    let held = "FROM performance_schema.metadata_locks WHERE object_name = 'old' AND lock_type = 'SHARED_READ_ONLY'";
+    for signal in ["KILL", "INT"] {
+        // The clone has some 70 MiB; then the rows take long.
+        let line = format!(
+            "backup mysql://root@127.0.0.1:{} --password-file password --to a/ {OPTIONS} --throttle 20MiB/s --max-transfer-size 64KiB",
+            source.port()
+        );
+        let running = world.start(&line);
+        wait_for(
+            &source,
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT%`body` FROM `shop`.`old`'",
+        );
+        assert_eq!(source.sql(&format!("SELECT COUNT(*) {held}")), "1\n");
+        running.signal(signal);
+        let ended = running.wait();
+        assert_ne!(ended.code, 0, "{ended}");
+        wait_for(&source, &format!("SELECT COUNT(*) = 0 {held}"));
+        source.sql("INSERT INTO shop.old (body) VALUES ('z')");
+    }
+    assert!(world.names("a").iter().all(|name| name.contains(".new-")), "{:?}", world.names("a"));
+    backup(&world, &source, &format!("--to b/ {OPTIONS}")).done();
+}
+
+#[test]
+fn ddl_on_a_table_that_is_locked_waits_and_a_table_that_is_created_meanwhile_is_named() {
+    let world = World::new();
+    let source = server(
+        &world,
+        "CREATE TABLE shop.old (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB) ENGINE=MyISAM; \
+         INSERT INTO shop.old (body) VALUES (REPEAT('x', 20000000)), (REPEAT('y', 20000000)); \
+         CREATE TABLE shop.second (id INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO shop.second VALUES (1), (2)",
+    );
+    let running = begin_slowly(&world, &source);
+    let ended = thread::scope(|scope| {
+        let altered = scope.spawn(|| source.sql("ALTER TABLE shop.second ADD COLUMN more INT; DROP TABLE shop.old"));
+        wait_for(
+            &source,
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock'",
+        );
+        source.sql("CREATE TABLE shop.newer (id INT PRIMARY KEY) ENGINE=MyISAM");
+        let ended = running.wait();
+        altered.join().unwrap();
+        ended.with_code(4)
+    });
+    assert!(ended.err.contains("shop.newer") && !ended.err.contains("shop.second"), "{ended}");
+    world.run("restore --from a --into dir:copy").with_code(4);
+    let restored = started(&world, &source, "copy");
+    load(&restored, &world.at("copy"));
+    assert_eq!(
+        restored.sql("SELECT * FROM shop.second; SELECT LENGTH(body) FROM shop.old"),
+        "1\n2\n20000000\n20000000\n"
+    );
 }

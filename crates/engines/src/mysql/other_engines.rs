@@ -188,6 +188,15 @@ impl OtherEngines {
         Ok(())
     }
 
+    /// Lets the server know that the holder of the lock is still there, unless it is busy with it anyway.
+    pub fn keep_alive(&self) -> Result<()> {
+        let Ok(mut state) = self.state.try_lock() else { return Ok(()) };
+        if state.since.is_some() && state.dump.is_none() {
+            state.connection.query("DO 1")?;
+        }
+        Ok(())
+    }
+
     /// Fills the start of `buffer` with the next text; `None` when there is no more. `number` gives each text its stream.
     pub fn next(&self, mut number: impl FnMut() -> Result<u16>, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let mut guard = self.state();
@@ -282,6 +291,8 @@ fn lock(connection: &mut Connection, listed: &[Table], timeout: Duration) -> Res
     connection.set_silence(timeout + Duration::from_secs(5));
     connection.query(&format!("LOCK TABLES {}", tables.join(", ")))?;
     connection.set_silence(Duration::from_secs(600));
+    // It is asked something every few seconds. If this machine vanishes the lock goes soon.
+    connection.query("SET SESSION wait_timeout = 60")?;
     Ok(())
 }
 

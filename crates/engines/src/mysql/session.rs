@@ -409,9 +409,12 @@ impl Source for CloneSession {
         control.asked = Instant::now();
         // As soon as that can be known: who reads for hours wants to hear it before.
         if self.told.load(Ordering::Relaxed) && !std::mem::replace(&mut control.compared, true) {
-            return self.compare(&mut control.connection);
+            self.compare(&mut control.connection)?;
+        } else {
+            control.connection.query("DO 1")?;
         }
-        control.connection.query("DO 1").map(drop).map_err(Error::from)
+        drop(control);
+        self.others.as_ref().map_or(Ok(()), OtherEngines::keep_alive)
     }
 }
 

@@ -22,12 +22,13 @@ const DESCRIPTION_MAX: u64 = 16 << 20;
 /// How much text is made at a time.
 const PIECE: usize = 2 * SHORT;
 
-/// What a connection is told before tables are read: whatever the server's own settings are, values come as they are stored.
+/// What a connection is told before tables are read: whatever the server's own settings are, values come as they are stored. A reader that
+/// vanishes without a word, with its machine or the network, holds no lock for longer than the server waits for it to take a packet.
 pub const SESSION: [&str; 2] = [
     "SET NAMES utf8mb4",
     "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
      max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, autocommit = 1, \
-     net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800",
+     net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800",
 ];
 
 /// The mode that a table is loaded with: nothing is cut off or replaced in silence, and all dates that can be stored are taken.

@@ -57,29 +57,37 @@ pub fn begin_long(form: Form, out: &mut Vec<u8>) -> Result<(), &'static str> {
 /// Hexadecimal digits.
 pub fn digits(value: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in value {
-        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    let begun = out.len();
+    out.resize(begun + 2 * value.len(), 0);
+    for (pair, byte) in out[begun..].chunks_exact_mut(2).zip(value) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
 }
 
 /// Between quotes, with everything escaped that a client or the server could take for something else.
 pub fn text(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
-    for &byte in value {
-        let escaped = match byte {
-            0 => b'0',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            0x1A => b'Z',
-            b'\\' | b'\'' => byte,
-            _ => {
-                out.push(byte);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', escaped]);
+    let mut rest = value;
+    while let Some(at) = rest.iter().position(|byte| escaped(*byte).is_some()) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend(escaped(rest[at]).into_iter().flat_map(|letter| [b'\\', letter]));
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
     out.push(b'\'');
+}
+
+/// What stands behind the backslash for a byte that needs one.
+fn escaped(byte: u8) -> Option<u8> {
+    match byte {
+        0 => Some(b'0'),
+        b'\n' => Some(b'n'),
+        b'\r' => Some(b'r'),
+        0x1A => Some(b'Z'),
+        b'\\' | b'\'' => Some(byte),
+        _ => None,
+    }
 }
 
 /// What stands in a number as the server writes it.
