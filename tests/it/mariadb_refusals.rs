@@ -203,7 +203,7 @@ fn a_table_whose_file_has_vanished_is_named_and_one_that_was_discarded_is_no_hin
         let since = Instant::now();
         let ended = backup(&world, source.port(), "--to a/ --throttle 1MiB/s");
         ended.refused_once(1, &["shop/gone.ibd", "removed, or moved away", "CREATE TABLE"]);
-        assert!(since.elapsed() < Duration::from_secs(10), "it is known before everything is copied");
+        assert!(since.elapsed() < Duration::from_secs(15), "it is known before everything is copied");
         world.assert_no_media();
         assert_unlocked(&source);
         // What the hint says.
@@ -212,6 +212,10 @@ fn a_table_whose_file_has_vanished_is_named_and_one_that_was_discarded_is_no_hin
         source.sql("CREATE USER u IDENTIFIED BY 's3cret'; GRANT RELOAD, BINLOG MONITOR ON *.* TO u");
         let line = format!("backup mariadb://u@127.0.0.1:{} --password-file pw --to b/", source.port());
         world.run(&line).with_code(4).says(&["1 tables of InnoDB have no file of their own (shop/within)", "PROCESS"]);
+        source.sql("CREATE TABLE shop.parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3; INSERT INTO shop.parts SELECT id FROM shop.item");
+        fs::remove_file(source.datadir().join("shop/parts#P#p1.ibd")).unwrap();
+        backup(&world, source.port(), "--to a/").refused_once(1, &["shop/parts#P#p1.ibd", "removed, or moved away"]);
+        source.sql("DROP TABLE shop.parts");
         source.sql("ALTER TABLE shop.other DISCARD TABLESPACE");
         backup(&world, source.port(), "--to a/").with_code(4).says(&["(shop/other)", "were discarded"]);
         assert_unlocked(&source);

@@ -2,6 +2,7 @@
 //! whole, and a server as it was.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,16 @@ use crate::proxy::Proxy;
 use crate::small_disk::SmallDisk;
 use crate::world::World;
 
+/// Some MiB that cannot be compressed.
+const TABLES: &str = "CREATE DATABASE shop; SET SESSION cte_max_recursion_depth = 100000; \
+     CREATE TABLE shop.item (id INT PRIMARY KEY, body VARBINARY(2000)); INSERT INTO shop.item \
+     WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 3999) SELECT n, RANDOM_BYTES(1000) FROM n; \
+     CREATE TABLE shop.other AS SELECT * FROM shop.item";
+
 /// A server with the plugin and tables of some MiB; root's password and the one of other accounts in the world's folder.
 fn server(world: &World, options: &Options) -> Server {
     let server = Server::start(Kind::Mysql9, &options.clone().binlog());
-    server.sql(
-        "INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; SET SESSION cte_max_recursion_depth = 100000; \
-         CREATE TABLE shop.item (id INT PRIMARY KEY, body VARBINARY(2000)); INSERT INTO shop.item \
-         WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 3999) SELECT n, RANDOM_BYTES(1000) FROM n; \
-         CREATE TABLE shop.other AS SELECT * FROM shop.item",
-    );
+    server.sql(&format!("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; {TABLES}"));
     passwords(world, &server);
     server
 }
@@ -186,47 +188,75 @@ fn a_series_that_is_not_tested_needs_consent_and_the_media_say_so() {
     assert_no_clone(&server);
 }
 
+/// Changes the source until it is told to stop.
+fn write_until(source: &Server, writer: u32, stop: &AtomicBool) {
+    let mut round = writer;
+    while !stop.load(Ordering::Relaxed) {
+        let row = |n: u32| format!("UPDATE shop.item SET body = UUID() WHERE id = {}; ", (round * 31 + n * 7) % 3900);
+        source.sql(&(0..20).map(row).collect::<String>());
+        if writer == 0 {
+            source.sql("CREATE TABLE shop.made AS SELECT * FROM shop.item LIMIT 100; ALTER TABLE shop.made ENGINE=InnoDB; DROP TABLE shop.made");
+        }
+        round += 3;
+    }
+}
+
+fn caught_up(source: &Server, replica: &Server) {
+    let executed = source.sql("SELECT @@gtid_executed").trim().to_owned();
+    let waited = replica.sql(&format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 60)"));
+    assert_eq!(waited.trim(), "0", "{}", replica.error_log());
+}
+
 #[test]
-fn a_replica_is_backed_up_and_says_of_whom_also_when_its_applier_stands_still() {
+fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when_they_stand_still() {
     let world = World::new();
-    let source = server(&world, &Options::new().binlog());
-    let replica = Server::start(Kind::Mysql9, &Options::new().binlog().option("server_id=2"));
+    let source = Server::start(Kind::Mysql9, &Options::new().binlog());
+    let parallel = Options::new().binlog().option("server_id=2").option("replica_parallel_workers=4");
+    let replica = Server::start(Kind::Mysql9, &parallel);
     fs::copy(replica.password_file().unwrap(), world.at("replica")).unwrap();
     let empty = "RESET BINARY LOGS AND GTIDS";
     source.sql(&format!(
-        "{empty}; CREATE USER copier@'%' IDENTIFIED BY 's3cret'; GRANT REPLICATION SLAVE ON *.* TO copier@'%'"
+        "{empty}; CREATE USER copier@'%' IDENTIFIED BY 's3cret'; GRANT REPLICATION SLAVE ON *.* TO copier@'%'; {TABLES}"
     ));
     replica.sql(&format!(
         "{empty}; CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={}, SOURCE_USER='copier', SOURCE_PASSWORD='s3cret', \
          SOURCE_SSL=1, SOURCE_AUTO_POSITION=1; START REPLICA",
         source.port()
     ));
-    source
-        .sql("CREATE DATABASE more; CREATE TABLE more.t (id INT PRIMARY KEY); INSERT INTO more.t VALUES (1), (2), (3)");
-    let executed = source.sql("SELECT @@gtid_executed").trim().to_owned();
-    let waited = replica.sql(&format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)"));
-    assert_eq!(waited.trim(), "0", "{}", replica.error_log());
+    caught_up(&source, &replica);
     let named = format!("127.0.0.1:{}", source.port());
-    let line =
-        |to: &str| format!("backup {} --password-file replica --install-clone-plugin --to {to}", root(replica.port()));
-    world.run(&line("a/")).with_code(4).says(&["is a replica of", &named, "skip_replica_start", "RESET REPLICA"]);
-    replica.sql("STOP REPLICA SQL_THREAD");
-    source.sql("INSERT INTO more.t VALUES (4)");
-    let ended = world.run(&line("b/")).with_code(4);
-    assert!(ended.err.contains("whose applier stands still"), "{ended}");
+    let line = |to: &str| {
+        let options = "--password-file replica --install-clone-plugin --throttle 40MiB/s";
+        world.run(&format!("backup {} {options} --to {to}", root(replica.port())))
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for writer in 0..3 {
+            let (source, stop) = (&source, &stop);
+            scope.spawn(move || write_until(source, writer, stop));
+        }
+        thread::sleep(Duration::from_secs(1));
+        line("a/").with_code(4).says(&["is a replica of", &named, "skip_replica_start", "RESET REPLICA"]);
+        replica.sql("STOP REPLICA SQL_THREAD");
+        let ended = line("b/").with_code(4);
+        assert!(ended.err.contains("whose applier stands still"), "{ended}");
+        stop.store(true, Ordering::Relaxed);
+    });
     let manifest = world.run("inspect files --json --from b").json();
     let of = &manifest[0]["position"]["last"]["replica_of"][0];
     assert_eq!((of["source"].as_str(), of["applier"].as_str()), (Some(&*named), Some("OFF")), "{manifest}");
-    world.run("restore --from b --into dir:copy").done();
-    let options = Options::new().binlog().option("server_id=3").option("skip_replica_start=ON");
-    let options = options.datadir(&world.at("copy")).password_file(replica.password_file().unwrap());
-    let restored = Server::start(Kind::Mysql9, &options);
-    assert_eq!(restored.sql("SELECT COUNT(*) FROM more.t").trim(), "3");
-    // It goes on from where the replica was.
-    restored.sql("RESET REPLICA; START REPLICA");
-    let executed = source.sql("SELECT @@gtid_executed").trim().to_owned();
-    assert_eq!(restored.sql(&format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)")).trim(), "0");
-    assert_eq!(restored.sql("SELECT COUNT(*) FROM more.t").trim(), "4");
+    for from in ["a", "b"] {
+        let copy = world.at(&format!("copy-{from}"));
+        world.run(&format!("restore --from {from} --into dir:copy-{from}")).done();
+        let options = Options::new().binlog().option("server_id=3").option("skip_replica_start=ON");
+        let restored =
+            Server::start(Kind::Mysql9, &options.datadir(&copy).password_file(replica.password_file().unwrap()));
+        // It goes on from where the replica was.
+        restored.sql("RESET REPLICA; START REPLICA");
+        caught_up(&source, &restored);
+        let checks = "CHECKSUM TABLE shop.item, shop.other";
+        assert_eq!(restored.sql(checks), source.sql(checks), "{from}");
+    }
 }
 
 #[test]

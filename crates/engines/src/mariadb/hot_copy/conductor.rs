@@ -184,7 +184,7 @@ impl Copier<'_> {
         let mut others = OtherFiles::new(self.work, !self.places.myisam_use_mmap);
         let mut tablespaces = Tablespaces::new(self.work, self.options.threads);
         let listing = list(self.places)?;
-        missing::demand_files_early(listing.clone(), self.places, stages.borrow_mut().server())?;
+        missing::demand_files_early(self.places, stages.borrow_mut().server())?;
         tablespaces.look_at_system(&listing.tablespaces)?;
         let check = || stages.borrow_mut().check();
         tablespaces.copy(listing.tablespaces, &check)?;

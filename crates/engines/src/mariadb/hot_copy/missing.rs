@@ -41,12 +41,8 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
             named(&tables, "of InnoDB have no file of their own")
         )]);
     };
-    if let Some(lost) = tables.iter().find(|table| open.contains(*table)) {
-        return Err(Error::refused(
-            format!("{lost}.ibd"),
-            "the server has this tablespace open, and its file is not there any more: it was removed, or moved away",
-            "while the server runs its data can still be read: copy the table (CREATE TABLE … SELECT), drop it, and start the backup again",
-        ));
+    if let Some(table) = tables.iter().find(|table| open.contains(*table)) {
+        return Err(lost(&format!("{table}.ibd")));
     }
     let inside = asked(server, "INNODB_SYS_TABLES", "space = 0 AND", &tables).unwrap_or_default();
     let rest: Vec<String> = tables.into_iter().filter(|table| !inside.contains(table)).collect();
@@ -59,23 +55,48 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
     )])
 }
 
-/// The same before anything is copied, while DDL goes on: only what is so at several looks is believed, and nothing is warned of yet.
+/// Before anything is copied, while DDL goes on: refuses what the server has open and what is not there, partitions of tables among them.
+/// Only what is missing at each of several looks is believed.
 ///
 /// # Errors
 /// As [`demand_files`].
-pub fn demand_files_early(listing: Listing, places: &Places, server: &mut dyn Statements) -> Result<()> {
-    let (mut listing, mut before) = (listing, None);
-    for _ in 0..LOOKS {
-        let Err(error) = demand_files(&listing, server) else { return Ok(()) };
-        let text = error.to_string();
-        if before.as_ref().is_some_and(|before| *before != text) {
+pub fn demand_files_early(places: &Places, server: &mut dyn Statements) -> Result<()> {
+    let mut missing: Option<HashSet<String>> = None;
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        // In this order: a table that is made in between is there.
+        let Ok(open) = server.execute("SELECT NAME FROM information_schema.INNODB_SYS_TABLESPACES") else {
+            return Ok(()); // Not allowed, or a connection that is gone: the next statement says that.
+        };
+        let there: HashSet<String> = list(places)?.tablespaces.into_iter().map(|file| file.name).collect();
+        let names = open.iter().map(|row| row.text(0)).filter(|name| is_of_table(name));
+        let now: HashSet<String> =
+            names.map(|name| format!("{name}.ibd")).filter(|file| !there.contains(file)).collect();
+        let both = missing.map_or(now.clone(), |before| before.intersection(&now).cloned().collect());
+        if both.is_empty() {
             return Ok(());
         }
-        before = Some(text);
-        std::thread::sleep(BETWEEN_LOOKS);
-        listing = list(places)?;
+        missing = Some(both);
     }
-    demand_files(&listing, server).map(drop)
+    match missing.into_iter().flatten().min() {
+        Some(file) => Err(lost(&file)),
+        None => Ok(()),
+    }
+}
+
+/// Inside, a table is `database/table`; those with # at the begin are of running DDL.
+fn is_of_table(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(_, table)| !table.starts_with('#'))
+}
+
+fn lost(file: &str) -> Error {
+    Error::refused(
+        file,
+        "the server has this tablespace open, and its file is not there any more: it was removed, or moved away",
+        "while the server runs its data can still be read: copy the table (CREATE TABLE … SELECT), drop it, and start the backup again",
+    )
 }
 
 fn named(tables: &[String], what: &str) -> String {
