@@ -17,6 +17,7 @@ use std::path::Path;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::relative_path;
 use fullbore_core::{Error, Result};
+use serde_json::json;
 
 pub use selection::{Selection, WantedTable};
 
@@ -92,6 +93,9 @@ fn part(text: &str) -> Option<(String, &str)> {
     }
 }
 
+/// A tablespace of MySQL is encrypted if this bit of its flags is set (`docs/engines/mysql-clone.md`, FILE descriptors).
+const IS_ENCRYPTED: u64 = 1 << 13;
+
 /// Makes a directory with the files of a [`Selection`] one that the private server starts on. `streams` are all files of the set.
 ///
 /// # Errors
@@ -120,6 +124,28 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, str
     }
     for folder in folders.iter().map(|folder| directory.join(folder)) {
         fs::create_dir_all(&folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
+    }
+    let is_encrypted = |stream: &ManifestStream| {
+        let flags = stream.detail.as_ref().and_then(|detail| detail["fsp_flags"].as_u64());
+        flags.is_some_and(|flags| flags & IS_ENCRYPTED != 0)
+    };
+    if engine == "mysql" && streams.iter().any(is_encrypted) {
+        give_keyring(directory)?;
+    }
+    Ok(())
+}
+
+/// A keyring of its own for a MySQL with encrypted tablespaces: their keys come wrapped with a key that every server has, and each wraps
+/// them anew. A server reads these files where the manifest beside its program allows it.
+fn give_keyring(directory: &Path) -> Result<()> {
+    let keys = fs::canonicalize(directory).map_err(|e| Error::io("find", directory.display().to_string(), e))?;
+    let files = [
+        ("mysqld.my", json!({ "components": "file://component_keyring_file" })),
+        ("component_keyring_file.cnf", json!({ "path": keys.join("private_keyring"), "read_only": false })),
+    ];
+    for (name, content) in files {
+        let path = directory.join(name);
+        fs::write(&path, content.to_string()).map_err(|e| Error::io("write", path.display().to_string(), e))?;
     }
     Ok(())
 }
