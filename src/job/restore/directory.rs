@@ -71,7 +71,7 @@ pub(super) fn restore(
             texts.retain(|text| text.in_memory);
         }
         Some(_) => report.warnings.push("the server was not started: something has to be done before".into()),
-        None => {}
+        None => report.warnings.extend(fullbore_engines::after_a_start(&engine, &position)),
     }
     report.warnings.extend(before_a_start);
     other_tables::tell(target, &texts, report);

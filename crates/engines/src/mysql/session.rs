@@ -388,6 +388,9 @@ impl Session for CloneSession {
             "binary_log_not_after": control.after,
             "outside_the_data_directory": outside,
         });
+        if let Some(table) = self.facts.not_emptied() {
+            position[restore::NOT_EMPTIED] = json!(table.name);
+        }
         if let Some(others) = &self.others {
             position["other_engines"] = json!({
                 "tables": others.count(),
