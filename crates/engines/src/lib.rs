@@ -225,21 +225,35 @@ pub fn is_mark(name: &std::ffi::OsStr) -> bool {
     false
 }
 
-/// Makes a directory, whose files are all there and durable, one that a server starts on.
+/// Makes a directory, whose files are all there and durable, one that a server starts on. `position` is the one of the backup's manifest.
 ///
 /// # Errors
 /// As [`begin_directory`].
-pub fn finish_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
+pub fn finish_directory(engine: &str, directory: &std::path::Path, position: &serde_json::Value) -> Result<()> {
     #[cfg(feature = "mysql")]
     if engine == "mysql" {
-        return mysql::restore::finish(directory);
+        return mysql::restore::finish(directory, position);
     }
     #[cfg(feature = "mariadb")]
     if engine == "mariadb" {
         return mariadb::restore::finish(directory);
     }
-    let _ = directory; // Unused in a build without servers.
+    let _ = (directory, position); // Unused in a build without servers.
     Err(unknown_files(engine))
+}
+
+/// What has to be done once a server runs on a restored directory, if no start check has done it.
+pub fn after_a_start(engine: &str, position: &serde_json::Value) -> Option<String> {
+    #[cfg(feature = "mysql")]
+    if engine == "mysql" && !mysql::restore::is_emptied(position) {
+        return Some(
+            "once the server runs, make tables of MyISAM and CSV that were not stored empty by TRUNCATE TABLE, mysql.general_log and \
+             mysql.slow_log among them: one has a backtick in its name, with which the server cannot do it"
+                .into(),
+        );
+    }
+    let _ = (engine, position); // Unused in a build without servers.
+    None
 }
 
 /// A table that a restored directory holds as SQL text only, until somebody loads it.

@@ -18,6 +18,7 @@ use fullbore_core::{Error, Result};
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::Credentials;
 use crate::mysql::logical::load::{self, TableText};
+use crate::mysql::restore;
 use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
 use crate::single_table::missing_files;
 
@@ -139,12 +140,19 @@ impl ServerProgram {
         };
         let ready = begun.elapsed();
         connection.set_silence(CHECK_LIMIT);
+        if self.flavor == Flavor::Mysql && !restore::is_emptied(position) {
+            restore::make_empty(&mut connection).map_err(|error| server.explained(error))?;
+        }
         let texts = load::texts(streams);
         for text in &texts {
             server.load(directory, text, halt).map_err(|error| server.explained(error))?;
         }
         let begun = Instant::now();
-        let tables = check_tables(&mut connection).map_err(|error| server.explained(error))?;
+        let restored = |schema: &str, name: &str, engine: &str| {
+            let stored = || texts.iter().any(|text| text.table.schema == schema && text.table.name == name);
+            self.flavor == Flavor::Mariadb || matches!(engine, "InnoDB" | "MyISAM" | "CSV") || stored()
+        };
+        let tables = check_tables(&mut connection, &restored).map_err(|error| server.explained(error))?;
         let checking = begun.elapsed();
         connection.quit();
         server.stop(halt)?;
@@ -360,13 +368,17 @@ fn private_directory() -> Result<PathBuf> {
     Ok(path)
 }
 
-fn check_tables(connection: &mut Connection) -> Result<u64> {
-    let all = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
+/// `restored` tells by schema, name and engine whether there can be anything of a table: a clone knows ARCHIVE tables by name only.
+fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str) -> bool) -> Result<u64> {
+    let all = "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
                AND engine IS NOT NULL AND engine NOT IN ('PERFORMANCE_SCHEMA', 'MEMORY') AND table_schema NOT IN ('information_schema', 'performance_schema')";
     let tables = connection.query(all)?.rows;
     let (mut count, mut bad) = (0, Vec::new());
     for row in tables {
-        let [Some(schema), Some(table)] = &row[..] else { continue };
+        let [Some(schema), Some(table), Some(engine)] = &row[..] else { continue };
+        if !restored(schema, table, engine) {
+            continue;
+        }
         let quoted = |name: &str| name.replace('`', "``");
         let answer = connection.query(&format!("CHECK TABLE `{}`.`{}`", quoted(schema), quoted(table)))?;
         count += 1;

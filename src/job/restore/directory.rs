@@ -63,7 +63,7 @@ pub(super) fn restore(
     let by_hand = if request.place_outside { None } else { outside::to_be_moved(&elsewhere) };
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
-    fullbore_engines::finish_directory(&engine, directory)?;
+    fullbore_engines::finish_directory(&engine, directory, &position)?;
     let mut texts = fullbore_engines::texts_of_tables(&engine, last);
     match (&start, &by_hand) {
         (Some(start), None) => {
@@ -71,9 +71,9 @@ pub(super) fn restore(
             texts.retain(|text| text.in_memory);
         }
         (Some(_), Some(_)) => {
-            report.warnings.push("the server was not started: something has to be done before".into())
+            report.warnings.push("the server was not started: something has to be done before".into());
         }
-        (None, _) => {}
+        (None, _) => report.warnings.extend(fullbore_engines::after_a_start(&engine, &position)),
     }
     report.warnings.extend(by_hand);
     other_tables::tell(target, &texts, report);

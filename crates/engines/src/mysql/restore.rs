@@ -9,12 +9,21 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
+use super::connection::Connection;
+use super::logical::names::quoted;
+
 /// The server's own folder for marks.
 pub const MARKS: &str = "#clone";
 /// While it is there the server refuses to start.
 const IN_PROGRESS: &str = "#status_in_progress";
-/// The first start makes empty tables for engines that are not cloned, and writes down the binary log's position.
-const AT_FIRST_START: [&str; 2] = ["#status_fix", "#replace_files"];
+/// The first start makes empty tables for engines that are not cloned.
+const EMPTY_OTHERS: &str = "#status_fix";
+/// It writes down the binary log's position.
+const REPLACED: &str = "#replace_files";
+/// A folder that the first start makes where it makes empty tables.
+const PERFORMANCE_SCHEMA: &str = "performance_schema";
+/// In the position of a backup: a table with which [`EMPTY_OTHERS`] fails, and the server does not start.
+pub const NOT_EMPTIED: &str = "not_emptied_by_the_first_start";
 
 /// Marks the folder as incomplete: a server refuses to start on it. The folder must be empty.
 pub fn begin(root: &Path) -> Result<()> {
@@ -24,18 +33,22 @@ pub fn begin(root: &Path) -> Result<()> {
     sync(root)
 }
 
-/// Marks the folder as complete, once all files are in place and synced.
-pub fn finish(root: &Path) -> Result<()> {
+/// Whether the first start makes empty tables for other engines. Else somebody has to: [`make_empty`].
+pub fn is_emptied(position: &serde_json::Value) -> bool {
+    position[NOT_EMPTIED].is_null()
+}
+
+/// Marks the folder as complete, once all files are in place and synced. `position` is that of the backup.
+pub fn finish(root: &Path, position: &serde_json::Value) -> Result<()> {
     // Without it: "System schema directory does not exist".
-    let system = root.join("mysql");
-    match fs::create_dir(&system) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("create", &system, error)),
-        _ => {}
-    }
+    make_folder(&root.join("mysql"))?;
     let marks = root.join(MARKS);
-    for name in AT_FIRST_START {
-        mark(&marks, name)?;
+    if is_emptied(position) {
+        mark(&marks, EMPTY_OTHERS)?;
+    } else {
+        make_folder(&root.join(PERFORMANCE_SCHEMA))?;
     }
+    mark(&marks, REPLACED)?;
     sync(&marks)?;
     sync(root)?;
     let in_progress = marks.join(IN_PROGRESS);
@@ -57,6 +70,28 @@ pub fn size_in_page_zero(page: &[u8], page_size: u32) -> u64 {
     // The FSP header begins at 38: space id, a word that is not used, and the size in pages.
     let pages = page.get(46..50).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
     u64::from(pages) * u64::from(page_size)
+}
+
+/// What the first start does by [`EMPTY_OTHERS`], with every name as it is: makes empty tables of MyISAM and CSV, of which a clone has no
+/// files.
+///
+/// # Errors
+/// The server refuses.
+pub fn make_empty(connection: &mut Connection) -> Result<()> {
+    let tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine IN ('MyISAM', 'CSV')";
+    for row in connection.query(tables)?.rows {
+        if let [Some(schema), Some(name)] = &row[..] {
+            connection.query(&format!("TRUNCATE TABLE {}.{}", quoted(schema), quoted(name)))?;
+        }
+    }
+    Ok(())
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("create", path, error)),
+        _ => Ok(()),
+    }
 }
 
 fn mark(folder: &Path, name: &str) -> Result<()> {
@@ -85,9 +120,19 @@ mod tests {
         let marks = root.path().join("#clone");
         assert!(marks.join("#status_in_progress").exists());
         assert!(begin(root.path()).is_err(), "twice");
-        finish(root.path()).unwrap();
+        finish(root.path(), &serde_json::Value::Null).unwrap();
         assert!(!marks.join("#status_in_progress").exists() && root.path().join("mysql").is_dir());
         assert!(marks.join("#status_fix").exists() && marks.join("#replace_files").exists());
+    }
+
+    #[test]
+    fn what_the_first_start_would_fail_on_is_not_asked_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        begin(root.path()).unwrap();
+        finish(root.path(), &serde_json::json!({ NOT_EMPTIED: "shop.a`b" })).unwrap();
+        let marks = root.path().join("#clone");
+        assert!(!marks.join("#status_fix").exists() && marks.join("#replace_files").exists());
+        assert!(root.path().join("performance_schema").is_dir());
     }
 
     #[test]

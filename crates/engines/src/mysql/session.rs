@@ -446,6 +446,9 @@ impl Session for CloneSession {
             "outside_the_data_directory": outside,
         });
         damage::write(&self.damaged(), &mut position);
+        if let Some(table) = self.facts.not_emptied() {
+            position[restore::NOT_EMPTIED] = json!(table.name);
+        }
         if let Some(others) = &self.others {
             position["other_engines"] = json!({
                 "tables": others.count(),

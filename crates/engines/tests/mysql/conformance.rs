@@ -44,7 +44,7 @@ impl OpenEngineUnderTest for MySql {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
-        fullbore_engines::finish_directory("mysql", &data).unwrap();
+        fullbore_engines::finish_directory("mysql", &data, &serde_json::json!({})).unwrap();
         let options = ServerOptions::new().datadir(&data).password_file(self.0.password_file().unwrap());
         let restored = Server::start(Kind::Mysql9, &options);
         assert_eq!(restored.sql(ASKED), self.0.sql(ASKED));

@@ -95,7 +95,7 @@ impl Directory {
             assert!(!path.exists(), "{} twice", file.path);
             fs::rename(self.part(file.id), path).unwrap();
         }
-        restore::finish(&self.path()).unwrap();
+        restore::finish(&self.path(), &serde_json::Value::Null).unwrap();
     }
 }
 
