@@ -50,7 +50,8 @@ mod tests {
     fn a_missing_table_is_expected_and_a_wanted_one_or_lost_redo_is_not() {
         let name = TableName::parse("shop.item").unwrap();
         let wanted = WantedTable { name, spaces: vec!["shop/item.ibd".into()], definition: None };
-        let selection = Selection { tables: vec![wanted], ..Selection::default() };
+        let mut selection = Selection::default();
+        selection.tables.push(wanted);
         let of = |line: &str| check(&format!("[Note] fine\n[ERROR] {line}\n"), &selection);
         of("InnoDB: File ./shop/other.ibd was not found").unwrap();
         of("[MY-012216] [InnoDB] Cannot open datafile for read-only: './shop/c.ibd' OS error: 71").unwrap();

@@ -41,8 +41,8 @@ impl Partition {
             ending.push_str(&format!("#sp#{}", file_name::encode(subpartition)));
         }
         let ending = format!("{}{ending}", file_name::encode(&table.name.table)).to_lowercase();
-        let stems = table.spaces.iter().filter_map(|path| path.rsplit_once('/')?.1.strip_suffix(".ibd"));
-        let file = stems.into_iter().find(|stem| stem.to_lowercase() == ending).unwrap_or(&ending).to_owned();
+        let mut stems = table.spaces.iter().filter_map(|path| path.rsplit_once('/')?.1.strip_suffix(".ibd"));
+        let file = stems.find(|stem| stem.to_lowercase() == ending).unwrap_or(&ending).to_owned();
         Self { name: subpartition.unwrap_or(partition).to_owned(), file }
     }
 }
