@@ -127,22 +127,24 @@ pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts
 /// Whom it replicates from, and what of that a copy of its files cannot hold.
 fn ask_about_replication(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
     // Columns: name of the connection, …, host at 3, port at 5, the two threads at 12 and 13.
-    facts.channels = match connection.query("SHOW ALL SLAVES STATUS") {
-        Ok(answer) => answer.rows.iter().take(CHANNELS_MAX).map(|row| channel(row)).collect(),
-        // SLAVE MONITOR is nobody's duty here.
-        Err(Failure::Server(_)) => Vec::new(),
+    match connection.query("SHOW ALL SLAVES STATUS") {
+        Ok(answer) => {
+            facts.channels = answer.rows.iter().take(CHANNELS_MAX).map(|row| channel(row)).collect();
+            facts.parallel_appliers *= u64::from(!facts.channels.is_empty());
+        }
+        // SLAVE MONITOR is nobody's duty here: whoever has appliers is taken for a replica then.
+        Err(Failure::Server(_)) => {}
         Err(failure) => return Err(failure.into()),
-    };
+    }
     if let Some(channel) = facts.channels.iter().find(|channel| channel.applier != "Yes") {
         let source = &channel.source;
         facts.warnings.push(format!(
             "the server is a replica of {source}, and what it received from there is not applied just now: it is not in this backup"
         ));
     }
-    facts.parallel_appliers *= u64::from(!facts.channels.is_empty());
     if facts.parallel_appliers > 0 {
         facts.warnings.push(format!(
-            "the server is a replica with {} parallel appliers: what they had prepared may be in this backup; should the restored server not start \
+            "what the {} parallel appliers of the replica had prepared may be in this backup: should the restored server not start \
              because of prepared transactions, start it once with --tc-heuristic-recover=ROLLBACK (--start-check does): they come again from its source",
             facts.parallel_appliers
         ));
