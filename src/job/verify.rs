@@ -157,7 +157,12 @@ fn verify_set(
         }
     };
     let mut opened = opened?;
-    let streams = opened.sets[0].manifest().map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let manifest = opened.sets[0].manifest();
+    let streams = manifest.map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    // Also of pages that cannot be judged here, and of sets whose damage is in their full.
+    let said = manifest.and_then(|manifest| fullbore_engines::damaged_at_source(&manifest.position.last));
+    let title = crate::chain::title(&found.set);
+    report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore wants --continue-after-error")));
     let pages = fullbore_engines::page_check(&found.header.engine, &streams);
     let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);
     let outcome =

@@ -274,6 +274,8 @@ fn a_table_outside_of_the_data_directory_comes_back_inside_of_it() {
     backup(&world, source.port(), "--to a/")
         .with_code(4)
         .says(&["2 files stand outside the data directory", "remote.ibd"]);
+    let refused = world.run("restore --from a --into dir:copy --place-outside").with_code(1);
+    assert!(refused.err.contains("would open it") && !world.at("copy").exists(), "{refused}");
     let ended = world.run("restore --from a --into dir:copy");
     assert!(ended.code == 0 || ended.code == 4, "{ended}");
     let options = Options::new().binlog().datadir(&world.at("copy")).password_file(source.password_file().unwrap());

@@ -1,7 +1,8 @@
 //! Tablespaces that stood outside of their server's data directory: `DATA DIRECTORY`, general tablespaces, undo elsewhere.
 //!
-//! A copy has all files in one directory. The servers know such a tablespace by its absolute path, from their dictionary (MySQL) or from the
-//! redo log (MariaDB), and look there, on whatever machine they are: so the file has to be put there, and must not be there already.
+//! A copy has all files in one directory. A MySQL finds them there: it looks at all files of its data directory when it starts, and writes
+//! the new places into its dictionary. A MariaDB knows such a tablespace by its absolute path, from the redo log, and looks there, on
+//! whatever machine it is: so the file has to be put there, and must not be there already.
 
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,11 @@ pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>>
         Ok(OutsideFile { path: path.into(), was: was.into() })
     };
     wanted.map(checked).collect()
+}
+
+/// Whether a server of `engine` finds these files in the directory they were restored into.
+pub fn are_found_inside(engine: &str) -> bool {
+    engine == "mysql"
 }
 
 /// Refuses a restore here when a file stands where the restored server would look for one of its own.

@@ -5,14 +5,14 @@ use std::path::Path;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
-use fullbore_engines::outside;
+use fullbore_engines::outside::{self, OutsideFile};
 
 use super::super::reading;
 use super::super::{Conduct, media};
 use super::outside::{Placed, must_have_places};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
-use super::{Into, Request, other_tables, plan_line};
+use super::{Into, Owner, Request, other_tables, plan_line};
 use crate::report::Report;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
@@ -33,6 +33,8 @@ pub(super) fn restore(
     let total = streams.iter().map(|streams| size_of(streams)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
+    let has_to_be_placed = request.place_outside || !outside::are_found_inside(&engine);
+    heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
@@ -52,15 +54,11 @@ pub(super) fn restore(
             ));
         }
     };
-    outside::refuse_what_is_there(&elsewhere)?;
-    if request.place_outside {
-        must_have_places(&elsewhere, request.mkdir)?;
-    }
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
     fullbore_engines::begin_directory(&engine, directory)?;
     unpack_files(chain, &mut opened, &streams, &|_| true, directory, conduct, report)?;
-    let by_hand = if request.place_outside { None } else { outside::to_be_moved(&elsewhere) };
+    let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     fullbore_engines::finish_directory(&engine, directory, &position)?;
@@ -111,6 +109,21 @@ pub(super) fn unpack_files(
         unpack(opened, found, &files, conduct, report)?;
     }
     files.finish()
+}
+
+/// What would stop the restore at its end is said at its beginning.
+fn heed_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
+    if !matches!(request.into, Into::Directory(_)) {
+        return Ok(());
+    }
+    heed_owner(request)?;
+    outside::refuse_what_is_there(to_be_placed)?;
+    if request.place_outside { must_have_places(to_be_placed, request.mkdir) } else { Ok(()) }
+}
+
+/// Who cannot give files away hears it before hours of work.
+pub(super) fn heed_owner(request: &Request) -> Result<()> {
+    request.owner.as_ref().map_or(Ok(()), Owner::must_be_possible)
 }
 
 pub(super) fn last_title(chain: &[media::Found]) -> String {

@@ -14,6 +14,8 @@ use super::Owner;
 #[derive(Default)]
 pub(super) struct Placed {
     files: Vec<PathBuf>,
+    /// Directories that were made for them, the outermost first.
+    directories: Vec<PathBuf>,
     kept: bool,
 }
 
@@ -41,7 +43,7 @@ impl Placed {
         for file in files {
             let parent = file.was.parent().unwrap_or(Path::new("/"));
             if mkdir {
-                fs::create_dir_all(parent).map_err(|error| failed("make", parent, error))?;
+                placed.make(parent, owner)?;
             }
             let working = PathBuf::from(format!("{}.restoring-{}", file.was.display(), uuid::Uuid::new_v4()));
             let from = directory.join(&file.path);
@@ -59,6 +61,18 @@ impl Placed {
         Ok(placed)
     }
 
+    /// Makes a directory and those above it that are missing.
+    fn make(&mut self, directory: &Path, owner: Option<&Owner>) -> Result<()> {
+        let missing: Vec<&Path> = directory.ancestors().take_while(|above| !above.exists()).collect();
+        for made in missing.into_iter().rev() {
+            fs::create_dir(made).map_err(|error| failed("make", made, error))?;
+            self.directories.push(made.to_owned());
+            owner.map_or(Ok(()), |owner| owner.take_one(made))?;
+            made.parent().map_or(Ok(()), sync_directory)?;
+        }
+        Ok(())
+    }
+
     /// The restore is through.
     pub fn keep(mut self) {
         self.kept = true;
@@ -70,6 +84,9 @@ impl Drop for Placed {
         if !self.kept {
             for path in &self.files {
                 let _ = fs::remove_file(path); // It may be under its other name.
+            }
+            for path in self.directories.iter().rev() {
+                let _ = fs::remove_dir(path); // Not if somebody has put something there.
             }
         }
     }
@@ -108,7 +125,7 @@ mod tests {
         assert!(Placed::place(copy.path(), &files, false, None).is_err(), "no such directory");
         fill();
         drop(Placed::place(copy.path(), &files, true, None).unwrap());
-        assert_eq!(fs::read_dir(was.parent().unwrap()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(far.path()).unwrap().count(), 0, "the directories go as well");
         fill();
         Placed::place(copy.path(), &files, true, None).unwrap().keep();
         assert_eq!(fs::read(&was).unwrap(), b"pages");

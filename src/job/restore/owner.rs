@@ -46,18 +46,42 @@ impl Owner {
         Ok(Self { user: user_number, group: group_number })
     }
 
+    /// Only root gives files to others.
+    ///
+    /// # Errors
+    /// This is not root, and the owner somebody else.
+    pub fn must_be_possible(&self) -> Result<()> {
+        let mine = rustix::process::geteuid();
+        if mine.is_root() || mine.as_raw() == self.user {
+            return Ok(());
+        }
+        let why = format!("only root gives files to others, and this is user {}", mine.as_raw());
+        Err(Error::refused(
+            format!("--owner {}:{}", self.user, self.group),
+            why,
+            "restore as root, or as that user and without --owner",
+        ))
+    }
+
+    /// Gives it one file or directory, and nothing below.
+    ///
+    /// # Errors
+    /// It cannot be given.
+    pub fn take_one(&self, path: &Path) -> Result<()> {
+        let action = "give to the user named with --owner";
+        lchown(path, Some(self.user), Some(self.group))
+            .map_err(|error| Error::io(action, path.display().to_string(), error))
+    }
+
     /// Gives it the directory and everything below; what symbolic links point to is left alone.
     ///
     /// # Errors
     /// The first file that cannot be given: only root gives files away.
     pub fn take(&self, directory: &Path) -> Result<()> {
-        let failed = |path: &Path, error| {
-            let action = "give to the user named with --owner";
-            Error::io(action, path.display().to_string(), error)
-        };
+        let failed = |path: &Path, error| Error::io("read", path.display().to_string(), error);
         let mut waiting = vec![directory.to_owned()];
         while let Some(path) = waiting.pop() {
-            lchown(&path, Some(self.user), Some(self.group)).map_err(|error| failed(&path, error))?;
+            self.take_one(&path)?;
             if path.symlink_metadata().is_ok_and(|stat| stat.is_dir()) {
                 for entry in fs::read_dir(&path).map_err(|error| failed(&path, error))? {
                     waiting.push(entry.map_err(|error| failed(&path, error))?.path());

@@ -54,7 +54,7 @@ mod with_servers {
     use fullbore_engines::single_table::{self, Selection, TableName};
     use fullbore_engines::start_check::{ServerProgram, TABLE};
 
-    use super::super::directory::{heed_damage, last_title, size_of, unpack_files};
+    use super::super::directory::{heed_damage, heed_owner, last_title, size_of, unpack_files};
     use super::super::unfinished::Unfinished;
     use super::super::{Into, plan_line};
     use super::*;
@@ -93,6 +93,7 @@ mod with_servers {
         let program = ServerProgram::find(&engine, &manifest.engine_version, named, TABLE)?;
         let origin = last_title(chain);
         heed_damage(&position, &origin, request, report)?;
+        heed_owner(request)?;
         let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
         let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
         if request.dry_run {

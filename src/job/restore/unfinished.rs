@@ -117,6 +117,9 @@ fn must_be_empty(target: &Path) -> Result<()> {
     };
     match fs::read_dir(target).map(|mut entries| entries.next().is_some()) {
         Ok(true) => taken("is not empty"),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(Error::io("read", target.display().to_string(), error))
+        }
         Err(_) if target.symlink_metadata().is_ok() => taken("is no directory"),
         Ok(false) | Err(_) => Ok(()),
     }

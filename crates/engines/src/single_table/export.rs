@@ -14,12 +14,14 @@ use fullbore_core::{Error, Result};
 use super::statements::{Definition, Partition, statements};
 use super::{Selection, TableName, WantedTable, file_name, missing_files};
 use crate::mysql::connection::Connection;
+use crate::mysql::url::Flavor;
 use crate::start_check::{Running, ServerProgram};
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// How long it may take to roll back what was not committed.
-const ROLLBACK_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// How long a rollback of what was not committed may stand still until the server is started anew, and how often it is.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(30);
+const ROLLBACK_STARTS: usize = 5;
 const TICK: Duration = Duration::from_millis(50);
 /// Recovery passes over the tablespaces that were not restored: their redo is meant to be lost.
 const WITHOUT_THE_OTHERS: &str = "innodb-force-recovery=1";
@@ -70,13 +72,10 @@ impl Export<'_> {
     /// The server does not start, does not know a table, or finds it damaged.
     pub fn run(&self, halt: &Halt) -> Result<Exported> {
         let begun = Instant::now();
-        let options = [self.options, &[WITHOUT_THE_OTHERS.to_owned()]].concat();
-        let mut server = Running::start(self.program, self.data, self.position, &options)?;
-        let mut connection = server.wait_until_ready(halt)?;
+        let (mut server, mut connection) = self.rolled_back(halt)?;
         let ready = begun.elapsed();
         connection.set_silence(TABLE_LIMIT);
-        let flushed = wait_for_rollback(&mut connection, halt).and_then(|()| self.flush(&mut connection));
-        let definitions = flushed.map_err(|error| server.explained(error))?;
+        let definitions = self.flush(&mut connection).map_err(|error| server.explained(error))?;
         missing_files::check(&server.log()?, self.selection)?;
         // Killed while the tables are locked: nothing writes to their files any more, and what stands beside them for the import stays.
         drop(server);
@@ -85,6 +84,37 @@ impl Export<'_> {
         let tables = definitions.iter().map(|definition| self.hand_out(definition)).collect::<Result<_>>()?;
         sync_directory(self.out)?;
         Ok(Exported { ready, tables })
+    }
+
+    /// A server on whose tables is nothing that was not committed. On a busy machine both servers were seen to stand still in such a
+    /// rollback until they were started anew: then it goes on where it stood.
+    fn rolled_back(&self, halt: &Halt) -> Result<(Running, Connection)> {
+        for _ in 0..ROLLBACK_STARTS {
+            let (mut server, mut connection) = self.recovered(halt)?;
+            if wait_for_rollback(&mut connection, halt).map_err(|error| server.explained(error))? {
+                return Ok((server, connection));
+            }
+        }
+        let why = format!(
+            "the private server does not get on with rolling back what was not committed when the backup ended, started {ROLLBACK_STARTS} times"
+        );
+        Err(Error::refused("--table", why, WHOLE))
+    }
+
+    /// A server that has recovered. A MySQL passes over missing tablespaces also without being told, and then rolls back what was not
+    /// committed at once: told so, it cannot write down GTIDs, and was seen to stand still in a rollback.
+    fn recovered(&self, halt: &Halt) -> Result<(Running, Connection)> {
+        if self.program.flavor == Flavor::Mysql {
+            let mut server = Running::start(self.program, self.data, self.position, self.options)?;
+            if let Ok(connection) = server.wait_until_ready(halt) {
+                return Ok((server, connection));
+            }
+            halt.check()?;
+        }
+        let options = [self.options, &[WITHOUT_THE_OTHERS.to_owned()]].concat();
+        let mut server = Running::start(self.program, self.data, self.position, &options)?;
+        let connection = server.wait_until_ready(halt)?;
+        Ok((server, connection))
     }
 
     /// Checks the tables and makes them stand still; what they are.
@@ -188,8 +218,8 @@ impl Export<'_> {
 
 const WHOLE: &str = "restore the whole directory, without --table";
 
-/// What was not committed has to be gone from the tables: an import would take it for committed.
-fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
+/// What was not committed has to be gone from the tables: an import would take it for committed. False when it stands still.
+fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<bool> {
     let prepared = connection.query("XA RECOVER")?.rows.len();
     if prepared > 0 {
         let why = format!(
@@ -199,20 +229,22 @@ fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
         return Err(Error::refused("--table", why, hint));
     }
     // Those that recovery found belong to no connection.
-    let recovered = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0";
-    let since = Instant::now();
-    while connection.query(recovered)?.single() != Some("0") {
+    let recovered = "SELECT COUNT(*), COALESCE(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0";
+    let (mut left, mut since) = (None, Instant::now());
+    loop {
+        let now = connection.query(recovered)?.rows.into_iter().next();
+        if now.as_ref().and_then(|row| row.first()?.as_deref()) == Some("0") {
+            return Ok(true);
+        }
         halt.check()?;
+        if now != left {
+            (left, since) = (now, Instant::now());
+        }
         if since.elapsed() > ROLLBACK_LIMIT {
-            let why = format!(
-                "transactions that were open when the backup ended are not rolled back after {} hours",
-                ROLLBACK_LIMIT.as_secs() / 3600
-            );
-            return Err(Error::refused("--table", why, WHOLE));
+            return Ok(false);
         }
         std::thread::sleep(TICK);
     }
-    Ok(())
 }
 
 /// A table that is damaged is not handed out.

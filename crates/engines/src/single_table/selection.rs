@@ -95,6 +95,7 @@ impl Selection {
                 mine.iter().filter(|file| file.ending == "ibd").map(|file| file.path.to_owned()).collect();
             spaces.sort();
             if spaces.is_empty() {
+                refuse_far(&name, position)?;
                 return Err(not_there(&name, &mine, &files, engine));
             }
             refuse_outside(&name, &spaces, position)?;
@@ -141,6 +142,22 @@ fn refuse_outside(name: &TableName, spaces: &[String], position: &serde_json::Va
     Err(Error::refused(
         format!("table {name}"),
         format!("it has a DATA DIRECTORY of its own ({}), where the private server would look for it", found["was"]),
+        "restore the whole directory, without --table",
+    ))
+}
+
+/// MySQL's files outside of the data directory are below `#outside/`, under the path that they had.
+fn refuse_far(name: &TableName, position: &serde_json::Value) -> Result<()> {
+    let stem = format!("/{}/{}", encode(&name.schema), encode(&name.table));
+    let of_table = |was: &str| {
+        was.rsplit_once(&stem)
+            .is_some_and(|(_, rest)| rest == ".ibd" || (rest.starts_with("#p#") && rest.ends_with(".ibd")))
+    };
+    let mut outside = position["outside_the_data_directory"].as_array().into_iter().flatten();
+    let Some(was) = outside.find_map(|entry| entry["was"].as_str().filter(|was| of_table(was))) else { return Ok(()) };
+    Err(Error::refused(
+        format!("table {name}"),
+        format!("it has a DATA DIRECTORY of its own ({was})"),
         "restore the whole directory, without --table",
     ))
 }
@@ -307,6 +324,10 @@ mod tests {
         let of = |name| Selection::of("mysql", &streams, &position, &[TableName::parse(name).unwrap()]);
         assert_eq!(of("Shop.ITEM").unwrap().tables[0].name.to_string(), "shop.item");
         assert!(of("shop.far").unwrap_err().to_string().contains("/far/shop/far.ibd"));
+        let position = json!({ "outside_the_data_directory": [{ "path": "#outside/far/shop/far.ibd", "was": "/far/shop/far.ibd" }] });
+        let streams = set(&["ibdata1", "#outside/far/shop/far.ibd"]);
+        let far = Selection::of("mysql", &streams, &position, &[TableName::parse("shop.far").unwrap()]);
+        assert!(far.unwrap_err().to_string().contains("DATA DIRECTORY of its own (/far/shop/far.ibd)"));
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn statements(definition: &Definition) -> String {
     );
     text.push_str(
         "-- Run 1 in the database that shall have the table, then do 2, then run 3 in the same session. The server must be of the same\n\
-         -- series and have the same page size. The table must not exist there, or stand in another database.\n",
+         -- series and have the same page size. The table must not exist there, or stand in another database. One table after another.\n",
     );
     notes(definition, &mut text);
     text.push_str("\n-- 1. The table, without its data\n");
