@@ -8,8 +8,7 @@ use fullbore_engines::mysql::logical::literal;
 use fullbore_engines::mysql::logical::load::Statements;
 use libfuzzer_sys::fuzz_target;
 
-const FORMS: [Form; 7] =
-    [Form::Number, Form::Real, Form::Quoted, Form::Text, Form::Binary, Form::Json, Form::Members];
+const FORMS: [Form; 7] = [Form::Number, Form::Real, Form::Quoted, Form::Text, Form::Binary, Form::Json, Form::Members];
 
 struct Bytes<'a>(&'a [u8]);
 
