@@ -45,7 +45,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=size_of, default=None, help="bytes of data in all (4GiB)")
     parser.add_argument("--tables", type=int, default=None, help="tables (160)")
-    parser.add_argument("--rounds", type=int, default=None, help="rounds, the first of which is discarded (6)")
+    parser.add_argument("--rounds", type=int, default=None, help="rounds, the first of which is discarded (6); 0: only limits, blocked writers and the matrix")
     parser.add_argument("--server", action="append", choices=KINDS, help="which server; may be given more than once")
     parser.add_argument("--quick", action="store_true", help="128MiB, 20 tables, 2 rounds unless said otherwise")
     parser.add_argument("--matrix", action="store_true", help="threads x codecs as well")
@@ -56,7 +56,8 @@ def arguments():
     options = parser.parse_args()
     options.size = options.size or (128 * MIB if options.quick else 4 << 30)
     options.tables = options.tables or (20 if options.quick else 160)
-    options.rounds = options.rounds or (2 if options.quick else 6)
+    if options.rounds is None:
+        options.rounds = 2 if options.quick else 6
     options.server = options.server or ["mariadb-11.8", "mysql-9"]
     return options
 
@@ -273,7 +274,7 @@ def limits(options, kind, server, work):
 def markdown(result):
     host = result["machine"]
     lines = [f"# fullbore on {result['kind']}, {result['date']}", "",
-             f"{result['size'] >> 20} MiB in {result['tables']} tables, {result['rounds']} counted rounds, {host['cpu']}, "
+             f"{result['size'] >> 20} MiB in {result['tables']} tables, {max(result['rounds'], 0)} counted rounds, {host['cpu']}, "
              f"{host['cores']} cores, kernel {host['kernel']}, {host['file_system']}, load at the start "
              f"{host['load_at_start']:.1f}, commit {host['commit']}.", ""]
     lines += table(result["figures"], result["failures"])

@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 
 use super::hot_copy::{Places, Row, Statements, variables};
 use crate::mysql::connection::{Connection, Failure};
-use crate::mysql::preflight::grants_globally;
+use crate::mysql::preflight::{Channel, grants_globally};
 
 /// More connections than a replica has.
 const CHANNELS_MAX: usize = 256;
@@ -18,24 +18,6 @@ const VERIFIED: [(u16, u16); 2] = [(10, 11), (11, 8)];
 const FIRST: (u16, u16) = (10, 8);
 /// What the account has to have, each with other names that will do.
 const PRIVILEGES: [&[&str]; 2] = [&["RELOAD"], &["BINLOG MONITOR", "REPLICATION CLIENT", "SUPER"]];
-
-/// A connection by which a replica receives what another server writes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Channel {
-    /// Empty for the default one.
-    pub name: String,
-    /// `host:port`
-    pub source: String,
-    /// Whether what was received is applied: `Yes` or `No`.
-    pub applier: String,
-}
-
-impl Channel {
-    /// For the manifest.
-    pub fn described(&self) -> serde_json::Value {
-        serde_json::json!({ "channel": self.name, "source": self.source, "applier": self.applier })
-    }
-}
 
 /// What the server is and has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -15,6 +15,7 @@ use super::preflight;
 use crate::innodb::damage;
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::{Credentials, PasswordSources};
+use crate::mysql::preflight::Channel;
 use crate::mysql::url::ServerAddress;
 use crate::{Facts, Options, Session};
 
@@ -141,7 +142,7 @@ impl Session for MariadbSession {
             "innodb_page_size": self.facts.page_size,
             "innodb_data_file_path": self.facts.data_file_path,
             "lower_case_table_names": self.facts.lower_case_table_names,
-            "replica_of": self.facts.channels.iter().map(preflight::Channel::described).collect::<Vec<_>>(),
+            "replica_of": self.facts.channels.iter().map(Channel::described).collect::<Vec<_>>(),
             "parallel_appliers": self.facts.parallel_appliers,
             "gtid_slave_pos": outcome.position.gtid_slave_pos,
             "checkpoint_lsn": outcome.checkpoint.lsn,

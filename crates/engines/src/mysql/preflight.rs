@@ -73,7 +73,7 @@ pub struct Channel {
     pub name: String,
     /// `host:port`
     pub source: String,
-    /// Whether its applier runs: `ON`, `OFF` or in between.
+    /// Whether its applier runs, in the server's words: `ON`, `OFF` or in between, of a MariaDB `Yes` or `No`.
     pub applier: String,
 }
 
