@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
@@ -83,6 +83,19 @@ impl Progress {
             }
             state = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits for another task to fail, or for the job to be stopped; false if that does not happen in time.
+    pub fn fails_within(&self, patience: Duration) -> bool {
+        let since = Instant::now();
+        let mut state = self.lock();
+        while !state.failed && !self.halt.is_stopped() {
+            if since.elapsed() >= patience {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 
     /// A task ended before its time.
@@ -212,6 +225,10 @@ mod tests {
     #[test]
     fn every_wait_ends_when_a_task_has_failed_or_the_job_is_stopped() {
         let halt = Halt::new();
+        assert!(!progress(&Halt::new()).fails_within(Duration::from_millis(20)));
+        let failed = progress(&Halt::new());
+        failed.fail();
+        assert!(failed.fails_within(Duration::ZERO));
         let stopped = progress(&halt);
         halt.stop(Error::Halted);
         assert!(matches!(stopped.wait_until_attachable(), Err(Error::Halted)));

@@ -4,6 +4,7 @@
 //! last one is stored or handed on: the barriers of [`super::progress`] rely on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
@@ -13,6 +14,11 @@ use super::donor::{Conversation, bad, parse, receive_complete};
 use super::files::{Change, FileId};
 use super::message::{self, RAW_DATA, RESPONSE_MAX, Response, command};
 use super::progress::Known;
+
+/// What the server tells a task when another of the same clone has failed (error 1815).
+const FAILED_ELSEWHERE: &str = "Clone error in concurrent task";
+/// How long that one may take to tell why.
+const CAUSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What passed-over bytes are read into.
 const SKIP: usize = 64 << 10;
@@ -90,11 +96,17 @@ impl Task {
         if self.ended {
             return Ok(None);
         }
-        self.advance().inspect_err(|_| {
+        self.advance().map_err(|error| self.cause_of(error)).inspect_err(|_| {
             // The donor is told before the connection closes: it would wait for a new one.
             self.conversation.give_up();
             self.close();
         })
+    }
+
+    /// When the server says only that another of its tasks has failed, that one may still have to tell why: its error counts.
+    fn cause_of(&self, error: Error) -> Error {
+        let elsewhere = error.to_string().contains(FAILED_ELSEWHERE);
+        if elsewhere && self.conversation.progress.fails_within(CAUSE_PATIENCE) { Error::Halted } else { error }
     }
 
     /// Reads bytes of the last data event into the start of `buffer`; 0 when all are read.
