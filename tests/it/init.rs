@@ -1,5 +1,7 @@
 //! `--init`: the only way to overwrite, and the old set stays whole until the new one is.
 
+use fullbore_test_servers::SetAtEnd;
+
 use crate::database;
 use crate::world::World;
 
@@ -150,11 +152,11 @@ fn readers_beside_backups_that_replace_each_other_see_one_whole_set_at_any_time(
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _ends = SetAtEnd(&over);
             for _ in 0..40 {
                 let ended = world.run(backup);
                 assert!([0, 4].contains(&ended.code), "{ended}");
             }
-            over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         while !over.load(std::sync::atomic::Ordering::Relaxed) {
             for from in ["--from a --from b", "--from a/app.bore --from b/2.bore", "--from a/*.bore --from b/*.bore"] {

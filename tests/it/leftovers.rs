@@ -1,5 +1,7 @@
 //! What killed backups leave: found through links, removed when it is dead, never what somebody needs.
 
+use fullbore_test_servers::wait_until;
+
 use crate::database::{self, Shape};
 use crate::program::Ended;
 use crate::world::World;
@@ -131,9 +133,7 @@ fn what_belongs_to_another_database_or_to_a_running_backup_stays() {
     killed(&world, "backup sqlite:other.db --to a/", || !unfinished_in(&world, "a").is_empty());
     let slow = "backup sqlite:other.db --to b/ --throttle 400KiB/s --max-transfer-size 64KiB";
     let running = world.start(slow);
-    while unfinished_in(&world, "b").is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the other backup has begun", || !unfinished_in(&world, "b").is_empty());
     let before = (unfinished_in(&world, "a"), unfinished_in(&world, "b"));
     world.run("backup sqlite:app.db --to a/ --to b/").done();
     assert_eq!((unfinished_in(&world, "a"), unfinished_in(&world, "b")), before);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, wait_until};
 
 use crate::golden;
 use crate::program::{self, Ended, Running};
@@ -193,11 +193,7 @@ fn assert_the_log_leads_to_now(source: &Server, restored: &Server, position: &se
 fn flush_all(server: &Server) {
     server.sql("SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0");
     let dirty = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_buffer_pool_pages_dirty'";
-    let patience = Instant::now();
-    while server.sql(dirty).trim() != "0" {
-        assert!(patience.elapsed() < Duration::from_secs(30), "its pages stay dirty");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("no page is dirty", || server.sql(dirty).trim() == "0");
 }
 
 #[test]
@@ -425,9 +421,7 @@ const SLOW: &str = "--throttle 700KiB/s --max-transfer-size 64KiB --to a/ --to b
 fn begun_slowly(world: &World, source: &Server) -> Running {
     let running = world.start(&format!("backup {} --password-file password {SLOW}", url(source)));
     // Both its connections, and then some time for the first stage.
-    while source.sql("SHOW PROCESSLIST").matches("127.0.0.1").count() < 2 {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("they are there", || source.sql("SHOW PROCESSLIST").matches("127.0.0.1").count() >= 2);
     std::thread::sleep(Duration::from_secs(2));
     running
 }
@@ -498,9 +492,7 @@ fn a_signal_while_the_restored_server_starts_ends_it_too() {
         let mut entries = fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().path());
         entries.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&mine))
     };
-    while private().is_none_or(|private| !private.join("pid").exists()) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("the private server starts", || private().is_some_and(|private| private.join("pid").exists()));
     let server = fs::read_to_string(private().unwrap().join("pid")).unwrap();
     running.signal("INT");
     running.wait().with_code(130);

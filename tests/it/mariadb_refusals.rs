@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, SetAtEnd, wait_until};
 
 use crate::program::{self, Ended, Running};
 use crate::proxy::Proxy;
@@ -69,11 +69,7 @@ fn started(source: &Server, world: &World, copy: &str, options: Options) -> Serv
 fn begun_slowly(world: &World, source: &Server, port: u16) -> Running {
     let slow = "--throttle 1500KiB/s --max-transfer-size 64KiB --to a/ --to b/";
     let running = world.start(&format!("backup {}/?read-timeout=4 --password-file password {slow}", root(port)));
-    let patience = Instant::now();
-    while source.sql("SHOW PROCESSLIST").matches("127.0.0.1").count() < 2 {
-        assert!(patience.elapsed() < Duration::from_secs(30), "it does not begin");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("both connections are there", || source.sql("SHOW PROCESSLIST").matches("127.0.0.1").count() >= 2);
     thread::sleep(Duration::from_secs(2));
     running
 }
@@ -407,6 +403,7 @@ fn a_replica_is_backed_up_with_its_place_also_with_parallel_appliers_and_when_th
         |to: &str| format!("backup {} --password-file replica --to {to} --compression none", root(replica.port()));
     let (stop, client) = (std::sync::atomic::AtomicBool::new(false), &source);
     thread::scope(|scope| {
+        let _ends = SetAtEnd(&stop);
         for writer in 0..3 {
             let stop = &stop;
             scope.spawn(move || {
@@ -430,7 +427,6 @@ fn a_replica_is_backed_up_with_its_place_also_with_parallel_appliers_and_when_th
             }
             world.run(&line("a/")).with_code(4).says(&["4 parallel appliers", "--tc-heuristic-recover=ROLLBACK"]);
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     caught_up(&source, &replica);
     let position =

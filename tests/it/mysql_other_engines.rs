@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, SetAtEnd, wait_until};
 
 use crate::program::{Ended, Running};
 use crate::world::World;
@@ -211,11 +211,7 @@ fn while_held<T>(source: &Server, work: impl FnOnce() -> T) -> T {
 }
 
 fn wait_for(source: &Server, query: &str) {
-    let since = Instant::now();
-    while source.sql(query).trim() == "0" {
-        assert!(since.elapsed() < Duration::from_secs(60), "{query}");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(query, || source.sql(query).trim() != "0");
 }
 
 #[test]
@@ -245,6 +241,7 @@ fn tables_that_are_written_to_meanwhile_are_of_one_moment_and_that_is_the_clones
     );
     let stop = AtomicBool::new(false);
     let report = thread::scope(|scope| {
+        let ends = SetAtEnd(&stop);
         // First the one, then the other: there is never more than one row between them.
         scope.spawn(|| {
             let mut written = 0;
@@ -259,7 +256,7 @@ fn tables_that_are_written_to_meanwhile_are_of_one_moment_and_that_is_the_clones
         });
         wait_for(&source, "SELECT COUNT(*) FROM shop.other");
         let ended = backup(&world, &source, &format!("--to a/ --readers 2 {OPTIONS} --report json:report.json"));
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         ended.done();
         serde_json::from_slice::<serde_json::Value>(&world.read("report.json")).unwrap()
     });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, SetAtEnd, wait_until};
 
 use crate::program::{self, Ended, Running};
 use crate::proxy::Proxy;
@@ -188,13 +188,13 @@ fn a_series_that_is_not_tested_needs_consent_and_the_media_say_so() {
     assert_no_clone(&server);
 }
 
-/// Changes the source until it is told to stop.
-fn write_until(source: &Server, writer: u32, stop: &AtomicBool) {
+/// Changes rows of the source until it is told to stop, and with `ddl` a table too.
+fn write_until(source: &Server, writer: u32, ddl: bool, stop: &AtomicBool) {
     let mut round = writer;
     while !stop.load(Ordering::Relaxed) {
         let row = |n: u32| format!("UPDATE shop.item SET body = UUID() WHERE id = {}; ", (round * 31 + n * 7) % 3900);
         source.sql(&(0..20).map(row).collect::<String>());
-        if writer == 0 {
+        if ddl {
             source.sql("CREATE TABLE shop.made AS SELECT * FROM shop.item LIMIT 100; ALTER TABLE shop.made ENGINE=InnoDB; DROP TABLE shop.made");
         }
         round += 3;
@@ -207,9 +207,8 @@ fn caught_up(source: &Server, replica: &Server) {
     assert_eq!(waited.trim(), "0", "{}", replica.error_log());
 }
 
-#[test]
-fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when_they_stand_still() {
-    let world = World::new();
+/// A source, and a replica of it with parallel appliers; the replica's password in the world's folder.
+fn source_and_replica(world: &World) -> (Server, Server) {
     let source = Server::start(Kind::Mysql9, &Options::new().binlog());
     let parallel = Options::new().binlog().option("server_id=2").option("replica_parallel_workers=4");
     let replica = Server::start(Kind::Mysql9, &parallel);
@@ -224,23 +223,62 @@ fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when
         source.port()
     ));
     caught_up(&source, &replica);
-    let named = format!("127.0.0.1:{}", source.port());
-    let line = |to: &str| {
-        let options = "--password-file replica --install-clone-plugin --throttle 40MiB/s";
-        world.run(&format!("backup {} {options} --to {to}", root(replica.port())))
-    };
+    (source, replica)
+}
+
+fn backup_replica(world: &World, replica: &Server, to: &str) -> Ended {
+    let options = "--password-file replica --install-clone-plugin --throttle 40MiB/s";
+    world.run(&format!("backup {} {options} --to {to}", root(replica.port())))
+}
+
+#[test]
+fn a_replica_whose_appliers_have_ddl_is_backed_up_or_says_that_it_waits_for_itself_and_goes_on() {
+    let world = World::new();
+    let (source, replica) = source_and_replica(&world);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _ends = SetAtEnd(&stop);
         for writer in 0..3 {
             let (source, stop) = (&source, &stop);
-            scope.spawn(move || write_until(source, writer, stop));
+            scope.spawn(move || write_until(source, writer, writer == 0, stop));
+        }
+        for _ in 0..2 {
+            let ended = backup_replica(&world, &replica, "a/");
+            if ended.code == 1 {
+                ended.refused_once(1, &["this replica waits for itself", "STOP REPLICA SQL_THREAD"]);
+                world.assert_no_media();
+            } else {
+                ended.with_code(4);
+            }
+            assert_no_clone(&replica);
+            for name in world.names("a") {
+                fs::remove_file(world.at("a").join(name)).unwrap();
+            }
+        }
+    });
+    caught_up(&source, &replica);
+    let checks = "CHECKSUM TABLE shop.item, shop.other";
+    assert_eq!(replica.sql(checks), source.sql(checks));
+}
+
+#[test]
+fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when_they_stand_still() {
+    let world = World::new();
+    let (source, replica) = source_and_replica(&world);
+    let named = format!("127.0.0.1:{}", source.port());
+    let line = |to: &str| backup_replica(&world, &replica, to);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = SetAtEnd(&stop);
+        for writer in 0..3 {
+            let (source, stop) = (&source, &stop);
+            scope.spawn(move || write_until(source, writer, false, stop));
         }
         thread::sleep(Duration::from_secs(1));
         line("a/").with_code(4).says(&["is a replica of", &named, "skip_replica_start", "RESET REPLICA"]);
         replica.sql("STOP REPLICA SQL_THREAD");
         let ended = line("b/").with_code(4);
         assert!(ended.err.contains("whose applier stands still"), "{ended}");
-        stop.store(true, Ordering::Relaxed);
     });
     let manifest = world.run("inspect files --json --from b").json();
     let of = &manifest[0]["position"]["last"]["replica_of"][0];
@@ -356,11 +394,7 @@ fn begun_slowly(world: &World, source: &Server, port: u16) -> Running {
     let options =
         "--throttle 2MiB/s --max-transfer-size 64KiB --buffer-count 24 --readers 2 --workers 1 --to a/ --to b/";
     let running = world.start(&format!("backup {}/?read-timeout=8 --password-file password {options}", root(port)));
-    let patience = Instant::now();
-    while !source.sql("SHOW PROCESSLIST").to_lowercase().contains("clone") {
-        assert!(patience.elapsed() < Duration::from_secs(30), "it does not begin");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the clone begins", || source.sql("SHOW PROCESSLIST").to_lowercase().contains("clone"));
     thread::sleep(Duration::from_secs(2));
     running
 }

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use fullbore_test_servers::{SetAtEnd, wait_until};
 use rusqlite::Connection;
 
 use crate::database::{self, Shape};
@@ -19,14 +20,13 @@ fn a_database_that_grows_comes_back_as_it_was_between_two_transactions() {
         database::sql(&path, "CREATE TABLE log (id INTEGER PRIMARY KEY, twice INTEGER, padding BLOB)");
         let (stop, committed) = (AtomicBool::new(false), AtomicI64::new(0));
         let (least, most) = std::thread::scope(|scope| {
+            let ends = SetAtEnd(&stop);
             scope.spawn(|| write_until(&stop, &committed, &path));
-            while committed.load(Ordering::SeqCst) < 5 {
-                std::thread::yield_now();
-            }
+            wait_until("five rows are committed", || committed.load(Ordering::SeqCst) >= 5);
             let least = committed.load(Ordering::SeqCst);
             let ended = world.run(&format!("backup sqlite:app.db --to a/app.bore --to b/app.bore {SLOW}"));
             let most = committed.load(Ordering::SeqCst) + 1;
-            stop.store(true, Ordering::SeqCst);
+            drop(ends);
             ended.done();
             (least, most)
         });

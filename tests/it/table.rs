@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, wait_until};
 
 use crate::program::{self, Ended};
 use crate::world::World;
@@ -129,9 +129,7 @@ impl Open {
         let statements = "USE shop; BEGIN; DELETE FROM small WHERE id <= 2500; UPDATE small SET t = 'never' WHERE id > 4000; DO SLEEP(600)";
         let open = Self(client.args(["--execute", statements]).stderr(Stdio::null()).spawn().unwrap());
         let modified = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500";
-        while server.sql(modified).trim() != "1" {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the transaction has changed its rows", || server.sql(modified).trim() == "1");
         open
     }
 
@@ -140,11 +138,8 @@ impl Open {
         self.0.wait().unwrap();
         let id = server.sql("SELECT id FROM information_schema.processlist WHERE info LIKE 'DO SLEEP%'");
         let _ = server.try_sql(&format!("KILL {}", id.trim())); // It may have noticed by itself.
-        while server.sql("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500").trim()
-            != "0"
-        {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let modified = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500";
+        wait_until("the transaction is rolled back", || server.sql(modified).trim() == "0");
     }
 }
 
@@ -319,9 +314,7 @@ fn a_signal_while_the_private_server_works_leaves_nothing() {
         let mut entries = fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().path());
         entries.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&mine))
     };
-    while private().is_none() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("the private server starts", || private().is_some());
     running.signal("TERM");
     running.wait().with_code(143);
     assert!(private().is_none());

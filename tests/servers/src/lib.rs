@@ -11,6 +11,8 @@
 //! let url = format!("mariadb://{}@{}:{}", server.user(), server.host(), server.port());
 //! ```
 
+mod waiting;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 use tempfile::TempDir;
+
+pub use waiting::{SetAtEnd, wait_until};
 
 /// Which server, by its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,4 +17,5 @@ pub mod redo_copy;
 pub mod restore;
 pub mod session;
 pub mod source;
+pub mod standstill;
 pub mod url;

@@ -26,6 +26,7 @@ use super::position::LogStatus;
 use super::preflight::{self, Channel, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::restore;
+use super::standstill::Standstill;
 use super::url::ServerAddress;
 use crate::innodb::Dialect;
 use crate::innodb::damage::{self, DamagedPage};
@@ -37,6 +38,8 @@ use crate::{Facts, Options, Session};
 const LEAST_UNIT: u32 = 4096;
 /// How often the server is asked whether it is still there.
 const ASK_AFTER: Duration = Duration::from_secs(5);
+/// How long the server may take to end the sessions of a clone that is given up.
+const PARTING: Duration = Duration::from_secs(3);
 
 /// A clone that is under way.
 pub struct CloneSession {
@@ -67,6 +70,7 @@ pub struct CloneSession {
 struct Control {
     connection: Connection,
     asked: Instant,
+    standstill: Standstill,
     /// It was looked whether the server tells of all its tablespaces.
     compared: bool,
     /// The latest reading of the position that is surely not after the copy's.
@@ -123,6 +127,13 @@ impl Table {
         let number = self.add(Known::of(file))?;
         self.streams.insert(file.id, number);
         Ok(number)
+    }
+
+    /// What a piece of a file is stored by: its stream, the unit, and how its pages are judged.
+    fn place(&mut self, file: &CloneFile) -> Result<(u16, u32, Option<Judge>)> {
+        let number = self.number(file)?;
+        let known = &self.known[usize::from(number) - 1];
+        Ok((number, known.unit, known.judge))
     }
 
     fn add(&mut self, known: Known) -> Result<u16> {
@@ -188,6 +199,7 @@ impl CloneSession {
             control: Mutex::new(Control {
                 connection: control,
                 asked: Instant::now(),
+                standstill: Standstill::default(),
                 compared: false,
                 before,
                 after: None,
@@ -413,8 +425,26 @@ impl Source for CloneSession {
         } else {
             control.connection.query("DO 1")?;
         }
+        if !self.facts.channels.is_empty() {
+            let Control { connection, standstill, .. } = &mut *control;
+            standstill.look(connection)?;
+        }
         drop(control);
         self.others.as_ref().map_or(Ok(()), OtherEngines::keep_alive)
+    }
+}
+
+impl Drop for CloneSession {
+    /// A donor that waits for something inside of the server does not notice that nobody wants its clone any more.
+    fn drop(&mut self) {
+        let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if control.after.is_some() {
+            return; // The clone was complete.
+        }
+        control.connection.clean_up_within(PARTING);
+        for session in self.donor.get_mut().unwrap_or_else(PoisonError::into_inner).sessions() {
+            let _ = control.connection.query(&format!("KILL {session}")); // It may have ended by itself.
+        }
     }
 }
 
@@ -560,8 +590,8 @@ impl Reader for TaskReader<'_> {
 impl TaskReader<'_> {
     fn wire_extent(&mut self, extent: DataExtent, done: u32, buffer: &mut [u8]) -> Result<Extent> {
         let file = self.session.file(extent.file)?;
-        let stream = self.session.table().number(&file)?;
-        let room = whole_units(buffer.len(), Known::of(&file).unit);
+        let (stream, unit, judge) = self.session.table().place(&file)?;
+        let room = whole_units(buffer.len(), unit);
         let length = room.min((extent.length - done) as usize);
         let offset = extent.offset + u64::from(done);
         let task = self.task.as_mut().ok_or(Error::Halted)?;
@@ -575,7 +605,6 @@ impl TaskReader<'_> {
         match extent.file {
             FileId::Data(_) => {
                 self.session.look_at(&file, offset, &mut buffer[..length])?;
-                let judge = self.session.table().known(stream).and_then(|known| known.judge);
                 if let Some(judge) = judge {
                     self.session.suspects.look(stream, &judge, u64::MAX, offset, &buffer[..length]);
                 }
@@ -590,9 +619,9 @@ impl TaskReader<'_> {
         if done == 0 {
             self.session.first_page(&file, &mut page)?;
         }
-        let length = whole_units(buffer.len(), Known::of(&file).unit).min(page.len() - done);
+        let (stream, unit, _) = self.session.table().place(&file)?;
+        let length = whole_units(buffer.len(), unit).min(page.len() - done);
         buffer[..length].copy_from_slice(&page[done..done + length]);
-        let stream = self.session.table().number(&file)?;
         self.rest = Some(Rest::Page { file, page, done: done + length });
         Ok(Extent { stream, layer: layer_of(self.stage), offset: done as u64, length: length as u32 })
     }

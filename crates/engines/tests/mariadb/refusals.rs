@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, LOG, Options};
-use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
+use fullbore_test_servers::{Kind, Options as ServerOptions, Server, SetAtEnd, wait_until};
 
 use crate::client::Client;
 use crate::directory::{Directory, Nothing, Target, copy_into};
@@ -64,6 +64,7 @@ fn a_redo_log_that_is_overrun_ends_the_copy_at_once_and_says_what_to_raise() {
         writer.run("USE shop; CREATE TABLE much (id INT PRIMARY KEY, b LONGTEXT) ENGINE=InnoDB");
         let stop = std::sync::atomic::AtomicBool::new(false);
         let (error, took) = std::thread::scope(|scope| {
+            let _ends = SetAtEnd(&stop);
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     writer.run("REPLACE INTO much SELECT seq, REPEAT(RAND(), 5000) FROM seq_1_to_20");
@@ -71,7 +72,6 @@ fn a_redo_log_that_is_overrun_ends_the_copy_at_once_and_says_what_to_raise() {
             });
             let started = Instant::now();
             let error = copy_to(&server, &SlowLog, &options()).unwrap_err().to_string();
-            stop.store(true, Ordering::Relaxed);
             (error, started.elapsed())
         });
         assert!(error.contains("innodb_log_file_size") && error.contains("overwritten"), "{error}");
@@ -91,9 +91,7 @@ fn a_server_that_is_killed_in_the_middle_ends_the_copy() {
             let slow = Slow(&copied, Duration::from_millis(200));
             copy_into(&slow, stages, monitor, 2, &options()).unwrap_err()
         });
-        while copied.load(Ordering::Relaxed) == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the copy has begun", || copied.load(Ordering::Relaxed) > 0);
         server.kill();
         copy.join().unwrap()
     });
@@ -177,9 +175,7 @@ fn another_redo_log_during_the_copy_ends_it() {
     let slow = Slow(&copied, Duration::from_millis(300));
     let error = std::thread::scope(|scope| {
         let copy = scope.spawn(|| copy_to(&server, &slow, &options()).unwrap_err());
-        while copied.load(Ordering::Relaxed) == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the copy has begun", || copied.load(Ordering::Relaxed) > 0);
         server.sql("SET GLOBAL innodb_log_file_size = 16777216");
         copy.join().unwrap()
     });

@@ -78,6 +78,7 @@ pub struct Donor {
     conversation: Arc<Conversation>,
     description: Description,
     tasks: Vec<Task>,
+    sessions: Vec<u32>,
 }
 
 impl Donor {
@@ -127,15 +128,22 @@ impl Donor {
             locator,
             ddl: options.ddl,
         });
-        let connections = std::iter::once(first).chain(workers).enumerate();
+        let connections: Vec<Connection> = std::iter::once(first).chain(workers).collect();
+        let sessions = connections.iter().map(|connection| connection.greeting().connection_id).collect();
+        let connections = connections.into_iter().enumerate();
         let tasks =
             connections.map(|(number, connection)| Task::new(number, connection, conversation.clone())).collect();
-        Ok(Self { conversation, description, tasks })
+        Ok(Self { conversation, description, tasks, sessions })
     }
 
     /// What the donor told of itself.
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// The server's numbers of the connections that carry the clone, for KILL.
+    pub fn sessions(&self) -> &[u32] {
+        &self.sessions
     }
 
     /// The tasks, to be run at the same time, each until it gives no more events. Once: later there are none.
