@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 use std::io;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use crate::error::{Error, Result};
@@ -28,13 +28,9 @@ pub fn start_in<'scope, T: Send + 'scope>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    let (begins, begun) = mpsc::channel();
-    let first = move || {
-        settle(begins);
-        work()
-    };
-    let started = builder(name).and_then(|builder| builder.spawn_scoped(scope, first));
-    let _ = begun.recv(); // An error is what both say: it runs, or it never will.
+    let (settled, begun) = settled(work);
+    let started = builder(name).and_then(|builder| builder.spawn_scoped(scope, settled));
+    wait_until(&begun);
     started.map_err(|error| refused(name, error))
 }
 
@@ -43,23 +39,29 @@ pub fn start_in<'scope, T: Send + 'scope>(
 /// # Errors
 /// As [`start_in`].
 pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    let (begins, begun) = mpsc::channel();
-    let first = move || {
-        settle(begins);
-        work()
-    };
-    let started = builder(name).and_then(|builder| builder.spawn(first));
-    let _ = begun.recv(); // As above.
+    let (settled, begun) = settled(work);
+    let started = builder(name).and_then(|builder| builder.spawn(settled));
+    wait_until(&begun);
     started.map_err(|error| refused(name, error))
 }
 
-/// The first line of every thread: takes the heap that the allocator has for it, and lets who started it go on.
+/// `work` behind the first line of every thread: that takes the heap which the allocator has for it, and lets who started it go on.
 ///
 /// For a moment an allocator maps twice the address space that it keeps (glibc: 128 MiB for a heap of 64). A thread that
 /// is being started at that moment would find none for its signal stack, which ends the process: hence one after another.
-fn settle(begins: Sender<()>) {
-    drop(black_box(Box::new(0_u8)));
-    drop(begins);
+fn settled<T>(work: impl FnOnce() -> T + Send) -> (impl FnOnce() -> T + Send, Receiver<()>) {
+    let (begins, begun) = mpsc::channel();
+    let first = move || {
+        drop(black_box(Box::new(0_u8)));
+        drop(begins);
+        work()
+    };
+    (first, begun)
+}
+
+/// Until the thread runs, or it is sure that it never will: nothing is ever sent, and an error says both.
+fn wait_until(begun: &Receiver<()>) {
+    let _ = begun.recv();
 }
 
 fn builder(name: &str) -> io::Result<Builder> {

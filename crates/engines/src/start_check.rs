@@ -18,6 +18,7 @@ use fullbore_core::{Error, Result};
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::Credentials;
 use crate::mysql::logical::load::{self, TableText};
+use crate::mysql::logical::names::quoted;
 use crate::mysql::restore;
 use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
 use crate::single_table::missing_files;
@@ -173,15 +174,10 @@ impl ServerProgram {
         let mut options = options.to_vec();
         options.push("tc-heuristic-recover=ROLLBACK".into());
         let mut server = Running::start(self, directory, position, &options)?;
-        let since = Instant::now();
-        while server.ended()?.is_none() {
-            halt.check()?;
-            if since.elapsed() > READY_LIMIT {
-                return Err(server.refused("it does not end after its prepared transactions were rolled back".into()));
-            }
-            std::thread::sleep(TICK);
+        match server.end_within(READY_LIMIT, halt)? {
+            Some(_) => Ok(()),
+            None => Err(server.refused("it does not end after its prepared transactions were rolled back".into())),
         }
-        Ok(())
     }
 
     fn command(&self, private: &Path, directory: &Path, position: &serde_json::Value, options: &[String]) -> Command {
@@ -298,17 +294,23 @@ impl Running {
             // It may have ended already: that shows below.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
+        match self.end_within(STOP_LIMIT, halt)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.refused(format!("it ended with {status} when it was stopped"))),
+            None => Err(self.refused(format!("it did not stop within {} seconds", STOP_LIMIT.as_secs()))),
+        }
+    }
+
+    /// Waits for its end; nothing if it goes on for longer than `limit`.
+    fn end_within(&mut self, limit: Duration, halt: &Halt) -> Result<Option<ExitStatus>> {
         let since = Instant::now();
         loop {
             halt.check()?;
-            match self.ended()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(self.refused(format!("it ended with {status} when it was stopped"))),
-                None if since.elapsed() > STOP_LIMIT => {
-                    return Err(self.refused(format!("it did not stop within {} seconds", STOP_LIMIT.as_secs())));
-                }
-                None => std::thread::sleep(TICK),
+            let ended = self.ended()?;
+            if ended.is_some() || since.elapsed() > limit {
+                return Ok(ended);
             }
+            std::thread::sleep(TICK);
         }
     }
 
@@ -368,6 +370,23 @@ fn private_directory() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// What CHECK TABLE finds wrong with a table; `quoted` is its name as a statement writes it.
+///
+/// # Errors
+/// The server does not answer.
+pub(crate) fn fault_of_table(connection: &mut Connection, quoted: &str) -> Result<Option<String>> {
+    let fine = |text: &str| text == "OK" || text == "Table is already up to date";
+    let answer = connection.query(&format!("CHECK TABLE {quoted}"))?;
+    let wrong = |row: Vec<Option<String>>| match <[_; 4]>::try_from(row) {
+        Ok([_, _, Some(kind), Some(text)]) => {
+            let kind = kind.to_ascii_lowercase();
+            (kind == "error" || (kind == "status" && !fine(&text))).then_some(text)
+        }
+        _ => None,
+    };
+    Ok(answer.rows.into_iter().find_map(wrong))
+}
+
 /// `restored` tells by schema, name and engine whether there can be anything of a table: a clone knows ARCHIVE tables by name only.
 fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str) -> bool) -> Result<u64> {
     let all = "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
@@ -379,17 +398,8 @@ fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str)
         if !restored(schema, table, engine) {
             continue;
         }
-        let quoted = |name: &str| name.replace('`', "``");
-        let answer = connection.query(&format!("CHECK TABLE `{}`.`{}`", quoted(schema), quoted(table)))?;
         count += 1;
-        let said = |row: &Vec<Option<String>>| match &row[..] {
-            [_, _, Some(kind), Some(text)] => Some((kind.to_ascii_lowercase(), text.clone())),
-            _ => None,
-        };
-        let said: Vec<(String, String)> = answer.rows.iter().filter_map(said).collect();
-        let fine = |text: &str| text == "OK" || text == "Table is already up to date";
-        let wrong = said.iter().find(|(kind, text)| kind == "error" || (kind == "status" && !fine(text)));
-        if let Some((_, text)) = wrong {
+        if let Some(text) = fault_of_table(connection, &format!("{}.{}", quoted(schema), quoted(table)))? {
             bad.push(format!("{schema}.{table}: {text}"));
         }
     }

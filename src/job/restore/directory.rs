@@ -1,8 +1,9 @@
 //! RESTORE of a server's files: into a directory that is complete, or not there.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
-use fullbore_core::media::ManifestStream;
+use fullbore_core::media::{Manifest, ManifestStream};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::outside::{self, OutsideFile};
@@ -24,16 +25,13 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let manifests = || opened.sets.iter().filter_map(MediaSet::manifest);
-    let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
-    let (Some(last), Some(manifest)) = (streams.last(), manifests().next_back()) else { return Ok(()) };
-    let (engine, position) = (manifest.engine.clone(), manifest.position.last.clone());
-    let elsewhere = outside::outside_files(&engine, &position)?;
-    heed_damage(&position, &last_title(chain), request, report)?;
-    let total = streams.iter().map(|streams| size_of(streams)).sum();
-    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let manifests = manifests(&opened, conduct);
+    let Some(manifest) = manifests.last() else { return Ok(()) };
+    let (engine, position, last) = (&manifest.engine, &manifest.position.last, &manifest.streams);
+    let elsewhere = outside::outside_files(engine, position)?;
+    heed_damage(position, &last_title(chain), request, report)?;
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
-    let has_to_be_placed = request.place_outside || !outside::are_found_inside(&engine);
+    let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
@@ -56,22 +54,22 @@ pub(super) fn restore(
     };
     let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(&engine, directory)?;
-    unpack_files(chain, &mut opened, &streams, &|_| true, directory, conduct, report)?;
+    fullbore_engines::begin_directory(engine, directory)?;
+    unpack_files(chain, &mut opened, &manifests, &|_| true, directory, conduct, report)?;
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
-    fullbore_engines::finish_directory(&engine, directory, &position)?;
-    let mut texts = fullbore_engines::texts_of_tables(&engine, last);
+    fullbore_engines::finish_directory(engine, directory, position)?;
+    let mut texts = fullbore_engines::texts_of_tables(engine, last);
     match (&start, &by_hand) {
         (Some(start), None) => {
-            start.run(directory, &position, last, conduct, report)?;
+            start.run(directory, position, last, conduct, report)?;
             texts.retain(|text| text.in_memory);
         }
         (Some(_), Some(_)) => {
             report.warnings.push("the server was not started: something has to be done before".into());
         }
-        (None, _) => report.warnings.extend(fullbore_engines::after_a_start(&engine, &position)),
+        (None, _) => report.warnings.extend(fullbore_engines::after_a_start(engine, position)),
     }
     report.warnings.extend(by_hand);
     other_tables::tell(target, &texts, report);
@@ -82,26 +80,34 @@ pub(super) fn restore(
     unfinished.publish(|| placed.keep())
 }
 
+/// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
+pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
+    let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
+    let total = manifests.iter().map(|manifest| size_of(&manifest.streams)).sum();
+    conduct.progress.total.store(total, Ordering::Relaxed);
+    manifests
+}
+
 /// Unpacks the wanted files of the last set, from its full first if it has one. All of the media are read and checked.
 pub(super) fn unpack_files(
     chain: &[media::Found],
     opened: &mut reading::Opened,
-    streams: &[Vec<ManifestStream>],
+    manifests: &[Manifest],
     wanted: &dyn Fn(&ManifestStream) -> bool,
     directory: &Path,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let Some(last) = streams.last() else { return Ok(()) };
+    let Some(Manifest { streams: last, .. }) = manifests.last() else { return Ok(()) };
     // A stream without a name is passed over.
     let shown = last.iter().map(|stream| ManifestStream {
         name: if wanted(stream) { stream.name.clone() } else { String::new() },
         ..stream.clone()
     });
     let files = DirectoryTarget::create(directory, &shown.collect::<Vec<_>>())?;
-    if let ([full, _], [below, _]) = (chain, streams) {
+    if let ([full, _], [below, _]) = (chain, manifests) {
         let based: Vec<ManifestStream> = last.iter().filter(|stream| wanted(stream)).cloned().collect();
-        let base = BaseTarget::new(&files, below, &based)?;
+        let base = BaseTarget::new(&files, &below.streams, &based)?;
         unpack(opened, full, &base, conduct, report)?;
         base.finish()?;
     }

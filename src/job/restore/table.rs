@@ -45,16 +45,14 @@ pub(super) use with_servers::restore;
 mod with_servers {
     use std::fs;
     use std::path::Path;
-    use std::sync::atomic::Ordering;
 
     use fullbore_core::halt::Halt;
     use fullbore_core::media::ManifestStream;
-    use fullbore_core::unpack::MediaSet;
     use fullbore_engines::single_table::export::{Export, Exported};
     use fullbore_engines::single_table::{self, Selection, TableName};
     use fullbore_engines::start_check::{ServerProgram, TABLE};
 
-    use super::super::directory::{heed_damage, heed_owner, last_title, size_of, unpack_files};
+    use super::super::directory::{heed_damage, heed_owner, last_title, manifests, size_of, unpack_files};
     use super::super::unfinished::Unfinished;
     use super::super::{Into, plan_line};
     use super::*;
@@ -74,12 +72,9 @@ mod with_servers {
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
-        let manifests = || opened.sets.iter().filter_map(MediaSet::manifest);
-        let streams: Vec<Vec<ManifestStream>> = manifests().map(|manifest| manifest.streams.clone()).collect();
-        let (Some(last), Some(manifest)) = (streams.last(), manifests().next_back()) else { return Ok(()) };
-        let (engine, position) = (manifest.engine.clone(), manifest.position.last.clone());
-        let total = streams.iter().map(|streams| size_of(streams)).sum();
-        conduct.progress.total.store(total, Ordering::Relaxed);
+        let manifests = manifests(&opened, conduct);
+        let Some(manifest) = manifests.last() else { return Ok(()) };
+        let (engine, position, last) = (&manifest.engine, &manifest.position.last, &manifest.streams);
         let Into::Directory(target) = &request.into else {
             return Err(Error::usage(
                 "--table",
@@ -88,11 +83,11 @@ mod with_servers {
             ));
         };
         let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
-        let selection = Selection::of(&engine, last, &position, &names)?;
+        let selection = Selection::of(engine, last, position, &names)?;
         let named = wanted.server.program.as_deref();
-        let program = ServerProgram::find(&engine, &manifest.engine_version, named, TABLE)?;
+        let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
         let origin = last_title(chain);
-        heed_damage(&position, &origin, request, report)?;
+        heed_damage(position, &origin, request, report)?;
         heed_owner(request)?;
         let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
         let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
@@ -108,14 +103,14 @@ mod with_servers {
         make(&data)?;
         make(&out)?;
         let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
-        unpack_files(chain, &mut opened, &streams, &is_needed, &data, conduct, report)?;
-        single_table::prepare(&engine, &data, &position, last)?;
+        unpack_files(chain, &mut opened, &manifests, &is_needed, &data, conduct, report)?;
+        single_table::prepare(engine, &data, position, last)?;
         let options = &wanted.server.options;
         let export = Export {
             program: &program,
             data: &data,
             out: &out,
-            position: &position,
+            position,
             options,
             selection: &selection,
             origin: &origin,

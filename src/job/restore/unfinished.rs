@@ -55,17 +55,19 @@ impl<'a> Unfinished<'a> {
 
     /// Gives it the target's name, durably; an empty directory of that name gives way. `then` is done as soon as it has the name.
     pub fn publish(mut self, then: impl FnOnce()) -> Result<()> {
-        if self.path != self.target {
+        if !self.is_in_place() {
             fs::rename(&self.path, self.target)
                 .map_err(|error| Error::io("give its name to", self.target.display().to_string(), error))?;
-            // It is there and whole, whatever the sync says.
-            self.published = true;
-            then();
-            return sync_directory(parent_of(self.target));
         }
+        // It is there and whole, whatever the sync says.
         self.published = true;
         then();
-        sync_directory(self.target)
+        sync_directory(if self.is_in_place() { self.target } else { parent_of(self.target) })
+    }
+
+    /// A file system is mounted at the target.
+    fn is_in_place(&self) -> bool {
+        self.path == self.target
     }
 
     /// Gives the target's name to `part` of it, durably, and removes the rest.
@@ -73,7 +75,7 @@ impl<'a> Unfinished<'a> {
     pub fn publish_part(mut self, part: &str) -> Result<()> {
         let failed = |e| Error::io("give its name to", self.target.display().to_string(), e);
         let kept = self.path.join(part);
-        if self.path != self.target {
+        if !self.is_in_place() {
             fs::rename(kept, self.target).map_err(failed)?;
             return sync_directory(parent_of(self.target)); // What is left goes with the name it had.
         }
@@ -96,7 +98,7 @@ impl Drop for Unfinished<'_> {
             return;
         }
         // Whatever cannot be removed has a working name, or the mark: no server starts on it.
-        if self.path != self.target {
+        if !self.is_in_place() {
             let _ = fs::remove_dir_all(&self.path);
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::{Error, Result};
 
-use super::connection::{Connection, Failure, NOT_ALLOWED};
+use super::connection::Connection;
 
 /// More tablespaces than are compared.
 const COMPARED_MAX: usize = 1 << 20;
@@ -30,11 +30,7 @@ impl Tablespaces {
             "SELECT space, name, encryption FROM information_schema.innodb_tablespaces \
              WHERE space_type IN ('Single', 'General') AND state <> 'discarded' LIMIT {COMPARED_MAX}"
         );
-        let rows = match connection.query(&query) {
-            Ok(answer) => answer.rows,
-            Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => return Ok(Self::default()),
-            Err(failure) => return Err(failure.into()),
-        };
+        let Some(answer) = connection.query_if_allowed(&query)? else { return Ok(Self::default()) };
         let tablespace = |row: Vec<Option<String>>| match &row[..] {
             [Some(space), Some(name), encryption] => {
                 let encrypted = encryption.as_deref() == Some("Y");
@@ -42,7 +38,7 @@ impl Tablespaces {
             }
             _ => None,
         };
-        Ok(Self(rows.into_iter().filter_map(tablespace).collect()))
+        Ok(Self(answer.rows.into_iter().filter_map(tablespace).collect()))
     }
 
     /// Refuses a clone of the tablespaces `sent` that lacks some of these, if they are there `now` as well: others were dropped or

@@ -2,7 +2,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::connection::{Connection, Failure, NOT_ALLOWED, PRIVILEGE_MISSING};
+use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
 use super::logical::tables::OTHERS;
 
 /// The least version that speaks the protocol.
@@ -352,17 +352,13 @@ fn channels(connection: &mut Connection) -> Result<Vec<Channel>> {
          FROM performance_schema.replication_connection_configuration \
          JOIN performance_schema.replication_applier_status USING (channel_name) WHERE host <> '' LIMIT {CHANNELS_MAX}"
     );
-    let rows = match connection.query(&query) {
-        Ok(answer) => answer.rows,
-        Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => return Ok(Vec::new()),
-        Err(failure) => return Err(failure.into()),
-    };
+    let Some(answer) = connection.query_if_allowed(&query)? else { return Ok(Vec::new()) };
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let channel = |row: Vec<Option<String>>| match &row[..] {
         [name, source, applier] => Some(Channel { name: text(name), source: text(source), applier: text(applier) }),
         _ => None,
     };
-    Ok(rows.into_iter().filter_map(channel).collect())
+    Ok(answer.rows.into_iter().filter_map(channel).collect())
 }
 
 /// Whether a line of SHOW GRANTS gives the privilege on everything.
@@ -386,11 +382,7 @@ fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
 
 /// The value of a query that the account may not be allowed to ask: then nothing.
 fn optional(connection: &mut Connection, query: &str) -> Result<Option<String>> {
-    match connection.query(query) {
-        Ok(answer) => Ok(answer.single().map(str::to_owned)),
-        Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => Ok(None),
-        Err(failure) => Err(failure.into()),
-    }
+    Ok(connection.query_if_allowed(query)?.and_then(|answer| answer.single().map(str::to_owned)))
 }
 
 fn count(connection: &mut Connection, query: &str) -> Result<u64> {

@@ -14,8 +14,9 @@ use fullbore_core::{Error, Result};
 use super::statements::{Definition, Partition, statements};
 use super::{Selection, TableName, WantedTable, file_name, missing_files};
 use crate::mysql::connection::Connection;
+use crate::mysql::logical::names::literal;
 use crate::mysql::url::Flavor;
-use crate::start_check::{Running, ServerProgram};
+use crate::start_check::{Running, ServerProgram, fault_of_table};
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -249,23 +250,9 @@ fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<bool> {
 
 /// A table that is damaged is not handed out.
 fn check(connection: &mut Connection, name: &TableName) -> Result<()> {
-    let answer = connection.query(&format!("CHECK TABLE {}", name.quoted()))?;
-    let fine = |text: &str| text == "OK" || text == "Table is already up to date";
-    let bad = answer.rows.iter().find_map(|row| match &row[..] {
-        [_, _, Some(kind), Some(text)] if kind.eq_ignore_ascii_case("error") || (kind == "status" && !fine(text)) => {
-            Some(text)
-        }
-        _ => None,
-    });
-    let Some(bad) = bad else { return Ok(()) };
+    let Some(bad) = fault_of_table(connection, &name.quoted())? else { return Ok(()) };
     let hint = "it may have been damaged when it was backed up: restore the whole directory to look at it, or take it from another set";
     Err(Error::refused(format!("table {name}"), format!("CHECK TABLE on the restored server says: {bad}"), hint))
-}
-
-/// A name as a value in a statement, whatever is in it.
-fn literal(name: &str) -> String {
-    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("CONVERT(X'{digits}' USING utf8mb4)")
 }
 
 fn make_folder(folder: &Path) -> Result<()> {

@@ -21,6 +21,8 @@ use serde_json::json;
 
 pub use selection::{Selection, WantedTable};
 
+use crate::mysql::logical::names::quoted;
+
 /// Bytes in the name of a database or of a table: 64 characters.
 const NAME_MAX: usize = 64 * 4;
 
@@ -66,11 +68,6 @@ impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.schema, self.table)
     }
-}
-
-/// A name in backquotes.
-fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 /// The first part of a name, and what follows it.

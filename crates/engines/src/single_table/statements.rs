@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{TableName, WantedTable, file_name, quoted};
+use super::{TableName, WantedTable, file_name};
+use crate::mysql::logical::names::quoted;
 use crate::mysql::url::Flavor;
 
 /// What the statements are made from.

@@ -63,9 +63,8 @@ impl Entry {
         match (self.file.role, self.space) {
             (Role::System { .. }, _) => Some(format!("space:0:{}", self.file.name)),
             (_, Some(space)) if !self.file.ambiguous => Some(format!("space:{space}")),
-            // Another file has that number too.
-            (_, Some(_)) => None,
-            (_, None) => None,
+            // It has no number, or another file has that number too.
+            _ => None,
         }
     }
 

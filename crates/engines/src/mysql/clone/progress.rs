@@ -88,14 +88,7 @@ impl Progress {
     /// Waits for another task to fail, or for the job to be stopped; false if that does not happen in time.
     pub fn fails_within(&self, patience: Duration) -> bool {
         let since = Instant::now();
-        let mut state = self.lock();
-        while !state.failed && !self.halt.is_stopped() {
-            if since.elapsed() >= patience {
-                return false;
-            }
-            state = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        self.wait(|state| (!state.failed && since.elapsed() >= patience).then_some(())).is_err()
     }
 
     /// A task ended before its time.

@@ -20,11 +20,12 @@ use fullbore_core::{Error, Result};
 pub use handshake::Greeting;
 pub use result_set::ResultSet;
 pub use rows::{RowBytes, RowDecoder, RowFault, Rows};
-pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, NOT_ALLOWED, PRIVILEGE_MISSING, ServerError};
+pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
 
 use authentication::Plugin;
 use handshake::{SwitchRequest, capability};
 use packet::{PacketStream, Payload};
+use server_error::NOT_ALLOWED;
 use stream::{Stream, TimedSocket};
 
 use super::credentials::Credentials;
@@ -94,6 +95,15 @@ impl Connection {
     pub fn query(&mut self, statement: &str) -> Result<ResultSet, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
         result_set::read(&mut self.packets)
+    }
+
+    /// Runs one statement that the account may not be allowed to: then nothing.
+    pub fn query_if_allowed(&mut self, statement: &str) -> Result<Option<ResultSet>> {
+        match self.query(statement) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Failure::Server(error)) if NOT_ALLOWED.contains(&error.code) => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     /// Runs one statement that is not UTF-8, whatever it gives.
