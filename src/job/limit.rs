@@ -46,7 +46,8 @@ pub struct RawLimit {
     pub copy: Option<f64>,
 }
 
-/// Measures the path of a backup. It writes temporary files beside the families and removes them.
+/// Measures the path of a backup; nothing when the source gives its bytes to a backup only, once, as a server does. It writes
+/// temporary files beside the families and removes them.
 ///
 /// # Errors
 /// The source cannot be read, or a directory cannot be written.
@@ -56,8 +57,11 @@ pub fn measure(
     plan: &Plan,
     compression: Compression,
     conduct: &Conduct,
-) -> Result<RawLimit> {
+) -> Result<Option<RawLimit>> {
     let samples = samples(source, plan.transfer_size as usize)?;
+    if samples.is_empty() {
+        return Ok(None);
+    }
     let share = stored_share(&samples, compression)?;
     let directories = directories(devices);
     let mut room = probe_bytes(&directories, plan)?;
@@ -81,7 +85,7 @@ pub fn measure(
             raw.copy = [raw.copy, Some(together)].into_iter().flatten().filter(|speed| *speed > 0.0).reduce(f64::max);
         }
     }
-    Ok(raw)
+    Ok(Some(raw))
 }
 
 /// The limit of the whole path in source MiB/s, given what `stored` of `read` bytes were written.
@@ -253,9 +257,6 @@ fn read_probe(
 
 /// Checksums and packs samples of the source in memory, on as many threads as there are workers.
 fn measure_transform(samples: &[Vec<u8>], plan: &Plan, compression: Compression, conduct: &Conduct) -> Result<f64> {
-    if samples.is_empty() {
-        return Ok(0.0);
-    }
     let begun = Instant::now();
     let bytes: Result<u64> = std::thread::scope(|scope| {
         let workers: Result<Vec<_>> = (0..plan.workers)

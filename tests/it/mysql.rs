@@ -42,8 +42,8 @@ fn a_server_comes_back_from_two_stripes_with_every_table() {
     let refused = backup(&world, &source, "--to a/");
     assert!(refused.code == 1 && refused.err.contains("--install-clone-plugin"), "{refused}");
     let expected = checksums(&source);
-    let ended = backup(&world, &source, plugin);
-    assert!(ended.code == 0, "{ended}");
+    let ended = backup(&world, &source, &format!("{plugin} --measure-limit"));
+    assert!(ended.code == 0 && ended.err.contains("the limit was not measured"), "{ended}");
     world.run("verify --from a --from b").done();
     world.run("list --from a --from b").done();
     world.run("restore --from a --from b --into dir:copy").done();

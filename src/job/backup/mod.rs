@@ -136,10 +136,13 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         return Ok(());
     }
     let raw = if request.measure_limit {
-        Some(limit::measure(session.source(), &prepared.devices, &prepared.plan, request.compression, conduct)?)
+        limit::measure(session.source(), &prepared.devices, &prepared.plan, request.compression, conduct)?
     } else {
         None
     };
+    if request.measure_limit && raw.is_none() {
+        report.notes.push("the limit was not measured: this source gives its bytes once, to the backup itself".into());
+    }
     let begun = Instant::now();
     let outcome = move_bytes(request, &prepared, &*session, conduct, &halt, report)?;
     book(&outcome, &prepared, &*session, report)?;
