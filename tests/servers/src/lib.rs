@@ -10,6 +10,12 @@
 //! server.sql("CREATE DATABASE shop");
 //! let url = format!("mariadb://{}@{}:{}", server.user(), server.host(), server.port());
 //! ```
+//!
+//! [`ObjectStore`] is the same for S3 servers, with [`S3Client`] to look into them and [`FaultProxy`] to stand in between.
+
+mod fault_proxy;
+mod object_store;
+mod s3_client;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,6 +24,10 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 use tempfile::TempDir;
+
+pub use fault_proxy::{At, Fault, FaultProxy, Plan, Request, Seen, Which};
+pub use object_store::{Object, ObjectStore, StoreKind, StoreOptions};
+pub use s3_client::{Answer, Call, Failure, S3Client};
 
 /// Which server, by its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
