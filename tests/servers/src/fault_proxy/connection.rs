@@ -104,7 +104,8 @@ impl<'a> Connection<'a> {
                     self.answer(&request, &mut |_| Ok(true))?;
                 } else {
                     self.invite(&head)?;
-                    each_piece(&mut self.client, framing, &mut |_| Ok(true))?;
+                    let state = self.state;
+                    each_piece(&mut self.client, framing, &mut |_| Ok(!state.stopped()))?;
                 }
                 self.refuse(&request, status, code, retry_after)?;
                 Ok(if head.closes() { Next::Close } else { Next::Open })
@@ -167,13 +168,13 @@ impl<'a> Connection<'a> {
 
     fn forward(&mut self, head: &Head, framing: Framing, flip: Option<u64>) -> io::Result<()> {
         self.invite(head)?;
-        let mut store = self.store()?.get_ref().clone();
+        let (state, mut store) = (self.state, self.store()?.get_ref().clone());
         store.write_all(&head.without("expect"))?;
         let (mut at, mut flips, mut refused) = (0, flip.map(|byte| position(byte, framing)), false);
         each_piece(&mut self.client, framing, &mut |piece| {
             // A store that refuses a request may close before it has all of it: the answer is there to be read.
             refused = refused || send(&mut store, piece, &mut at, &mut flips).is_err();
-            Ok(true)
+            Ok(!state.stopped())
         })?;
         Ok(())
     }
