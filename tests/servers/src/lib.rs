@@ -10,7 +10,12 @@
 //! server.sql("CREATE DATABASE shop");
 //! let url = format!("mariadb://{}@{}:{}", server.user(), server.host(), server.port());
 //! ```
+//!
+//! [`ObjectStore`] is the same for S3 servers, with [`S3Client`] to look into them and [`FaultProxy`] to stand in between.
 
+mod fault_proxy;
+mod object_store;
+mod s3_client;
 mod waiting;
 
 use std::ffi::OsStr;
@@ -21,6 +26,9 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use tempfile::TempDir;
 
+pub use fault_proxy::{At, Fault, FaultProxy, Plan, Request, Seen, Which};
+pub use object_store::{Object, ObjectStore, StoreKind, StoreOptions};
+pub use s3_client::{Answer, Call, Failure, S3Client};
 pub use waiting::{SetAtEnd, wait_until};
 
 /// Which server, by its series.

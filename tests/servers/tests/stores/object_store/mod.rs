@@ -1,0 +1,4 @@
+//! Tests that need an installed versitygw.
+
+mod fault_proxy;
+mod servers;
