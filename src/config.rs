@@ -2,7 +2,9 @@
 //! first that exists counts, or the one that `--config` names. Flags override it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use serde::Deserialize;
 
@@ -34,6 +36,15 @@ pub struct Config {
     pub encrypt_to: Vec<PathBuf>,
     /// `--key`.
     pub key: Option<PathBuf>,
+    /// `--device-timeout`, in seconds.
+    pub device_timeout: Option<u64>,
+}
+
+impl Config {
+    /// What object stores are reached through.
+    pub fn stores(&self) -> Stores {
+        self.device_timeout.map_or_else(Stores::default, |seconds| Stores::of_environment(Duration::from_secs(seconds)))
+    }
 }
 
 /// Reads the configuration.

@@ -9,6 +9,7 @@ use fullbore_core::device::Device;
 use fullbore_core::io::Mode;
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::{self, Sink};
+use fullbore_core::store::Stores;
 use fullbore_core::supply::{self, Supply};
 use fullbore_core::testkit::{FaultPlan, FaultSink, MemorySink, MemorySupply, Shelf};
 use uuid::Uuid;
@@ -99,7 +100,7 @@ impl Media {
         match self {
             Media::Memory(shelves) => Ok(Box::new(MemorySupply::new(name, &shelves[place(name)], pool))),
             Media::Files(directory, mode) => {
-                supply::open(&Device::file(directory.join(name)), pool, queue_depth, *mode)
+                supply::open(&Device::file(directory.join(name)), pool, queue_depth, *mode, &Stores::default())
             }
         }
     }

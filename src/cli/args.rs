@@ -23,6 +23,9 @@ pub struct Arguments {
     /// Its keys are flags without their dashes: `compression = "zstd:1"`. Flags on the command line win.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Seconds that an object store (s3://) may take for one request, all its retries included.
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub device_timeout: Option<u64>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

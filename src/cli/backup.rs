@@ -26,6 +26,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     super::with_report(
         "backup",
         &args.shown,
+        config,
         |conduct, report| backup::run(&request, conduct, report),
         |report| show::backup_result(report, &args.shown, piped),
     )

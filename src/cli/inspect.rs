@@ -15,7 +15,7 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
     match args.what {
         Inspected::Files => {
             let key = args.key.clone().or_else(|| config.key.clone());
-            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref())?;
+            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref(), &config.stores())?;
             if args.json {
                 print_json(&manifests)?;
             } else {
@@ -24,18 +24,18 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
             notes.iter().for_each(|note| show::warning(note));
             Ok(if notes.is_empty() { 0 } else { WITH_WARNINGS })
         }
-        Inspected::Header => print_sets(&args.from, args.json, show::headers),
-        Inspected::Label => print_sets(&args.from, args.json, show::labels),
+        Inspected::Header => print_sets(&args.from, args.json, config, show::headers),
+        Inspected::Label => print_sets(&args.from, args.json, config, show::labels),
     }
 }
 
 /// Runs `list`; gives the exit code.
-pub fn list(args: &List) -> Result<u8> {
-    print_sets(&args.from, args.json, show::list)
+pub fn list(args: &List, config: &Config) -> Result<u8> {
+    print_sets(&args.from, args.json, config, show::list)
 }
 
-fn print_sets(from: &[String], json: bool, show: impl Fn(&[SetSummary])) -> Result<u8> {
-    let (sets, remarks) = inspect::header(from)?;
+fn print_sets(from: &[String], json: bool, config: &Config, show: impl Fn(&[SetSummary])) -> Result<u8> {
+    let (sets, remarks) = inspect::header(from, &config.stores())?;
     if json {
         print_json(&sets)?;
     } else {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fullbore::config::Config;
 use fullbore::job::keys;
 use fullbore::{Error, Result};
 
@@ -9,11 +10,11 @@ use super::args::{Key, KeyVerb};
 use super::show;
 
 /// Runs the verb; gives the exit code.
-pub fn run(args: &Key) -> Result<u8> {
+pub fn run(args: &Key, config: &Config) -> Result<u8> {
     match &args.verb {
         KeyVerb::New { file, recovery, no_recovery } => new(file, recovery.as_deref(), *no_recovery),
         KeyVerb::Rewrap { from, key, encrypt_to } => {
-            let written = keys::rewrap(from, key, encrypt_to)?;
+            let written = keys::rewrap(from, key, encrypt_to, &config.stores())?;
             written.iter().for_each(|path| show::line(&format!("wrote {}", path.display())));
             Ok(0)
         }

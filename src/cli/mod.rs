@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use clap::Parser;
+use fullbore::config::Config;
 use fullbore::job::Conduct;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
@@ -39,14 +40,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<u8> {
-    let config = fullbore::config::load(arguments.config.as_deref())?;
+    let mut config = fullbore::config::load(arguments.config.as_deref())?;
+    config.device_timeout = arguments.device_timeout.or(config.device_timeout);
     match arguments.verb {
         Verb::Backup(args) => backup::run(&args, &config),
         Verb::Restore(args) => restore::run(&args, &config),
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
-        Verb::List(args) => inspect::list(&args),
-        Verb::Key(args) => key::run(&args),
+        Verb::List(args) => inspect::list(&args, &config),
+        Verb::Key(args) => key::run(&args, &config),
         Verb::Manual(args) => manual::manual(&args),
         Verb::Completions(args) => manual::completions(&args),
     }
@@ -56,8 +58,8 @@ fn run(arguments: Arguments) -> Result<u8> {
 const SIGXFSZ: i32 = 25;
 
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
-fn conduct() -> Result<Conduct> {
-    let conduct = Conduct::default();
+fn conduct(config: &Config) -> Result<Conduct> {
+    let conduct = Conduct { stores: config.stores(), ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     // Under nohup the job is to go on without its terminal.
@@ -90,13 +92,15 @@ fn ignores_hang_up() -> bool {
 fn with_report(
     command: &str,
     shown: &args::Shown,
+    config: &Config,
     job: impl FnOnce(&Conduct, &mut Report) -> Result<()>,
     result_line: impl FnOnce(&Report),
 ) -> Result<u8> {
     if let Some(ReportTo::File(path)) = &shown.report {
         check_report_place(path)?;
     }
-    let conduct = conduct()?;
+    let conduct = conduct(config)?;
+    conduct.stores.heed(&conduct.signal);
     let mut report = Report::begin(command);
     let display = show::Display::start(command, shown, &conduct.progress);
     let done = job(&conduct, &mut report);

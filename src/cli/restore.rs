@@ -29,6 +29,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     super::with_report(
         "restore",
         &args.shown,
+        config,
         |conduct, report| restore::run(&request, conduct, report),
         |report| show::restore_result(report, &args.shown),
     )

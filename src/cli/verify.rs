@@ -13,6 +13,7 @@ pub fn run(args: &Verify, config: &Config) -> Result<u8> {
     super::with_report(
         "verify",
         &args.shown,
+        config,
         |conduct, report| verify::run(&request, conduct, report),
         |report| show::verify_result(report, &args.shown),
     )

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use fullbore_core::codec::CodecId;
+use fullbore_core::device::Device;
 use fullbore_core::media::Manifest;
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
@@ -73,13 +75,13 @@ pub struct Remarks {
 ///
 /// # Errors
 /// Nothing is there.
-pub fn header(from: &[String]) -> Result<(Vec<SetSummary>, Remarks)> {
-    let heap = media::find(from)?;
+pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Remarks)> {
+    let heap = media::find(from, stores)?;
     heap.must_hold_something()?;
     let summaries = heap.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
     let (leftovers, damaged): (Vec<_>, Vec<_>) = heap.unreadable.iter().partition(|unreadable| unreadable.leftover);
     let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
-    let named = |bad: &&media::Unreadable| format!("`{}`: {}", bad.path.display(), media::one_line(&bad.error));
+    let named = |bad: &&media::Unreadable| format!("`{}`: {}", bad.device, media::one_line(&bad.error));
     let mut remarks = Remarks {
         warnings: damaged.iter().map(named).collect(),
         notes: heap.notes.iter().cloned().chain(heap.leftover_notes()).collect(),
@@ -109,7 +111,7 @@ fn summary(found: &Found) -> Result<SetSummary> {
         database: label.map(|label| label.database),
         started_at: chain::show_time(header.started_at),
         families: header.families,
-        devices: found.paths.iter().map(|path| path.display().to_string()).collect(),
+        devices: found.devices.iter().map(Device::to_string).collect(),
         codec: show_codec(header.codec),
         encrypted: !header.keys.is_empty(),
         recipients: header.keys.iter().map(|key| key.key_id.to_string()).collect(),
@@ -136,9 +138,9 @@ fn show_codec((codec, level): (u8, i8)) -> String {
 ///
 /// # Errors
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
-pub fn manifests(from: &[String], key: Option<&PathBuf>) -> Result<(Vec<Manifest>, Vec<String>)> {
+pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Result<(Vec<Manifest>, Vec<String>)> {
     let key = media::read_key(key.map(PathBuf::as_path))?;
-    let (manifests, notes) = media::settled(from, |heap| {
+    let (manifests, notes) = media::settled(from, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
         let (mut manifests, mut notes) = (Vec::new(), Vec::new());
         let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::cipher::{KeyFile, PublicKey, Sidecar, WrappedKey, wrap_for};
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
 use super::media;
@@ -40,11 +41,11 @@ pub fn public_path(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The key opens none of the sets, or a sidecar cannot be written.
-pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stores) -> Result<Vec<PathBuf>> {
     let secret = media::read_key(Some(key))?;
     let recipients: Vec<PublicKey> =
         encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect::<Result<_>>()?;
-    let written = media::settled(from, |heap| {
+    let written = media::settled(from, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
         let mut written = Vec::new();
         for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
@@ -68,7 +69,11 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf]) -> Result<Vec
 
 /// Writes a set's rotated keys into every directory that holds a family of it.
 fn write_sidecars(found: &media::Found, records: &[WrappedKey]) -> Result<Vec<PathBuf>> {
-    let directories: BTreeSet<&Path> = found.paths.iter().filter_map(|path| path.parent()).collect();
+    if let Some(object) = found.devices.iter().find(|device| device.path().is_none()) {
+        let why = "is in an object store, where this version cannot put rotated keys";
+        return Err(Error::refused(object.to_string(), why, "copy the families to files, and name these"));
+    }
+    let directories: BTreeSet<&Path> = found.devices.iter().filter_map(|device| device.path()?.parent()).collect();
     let mut written = Vec::new();
     for directory in directories {
         let path = directory.join(media::sidecar_name(found.media_set_id));

@@ -333,7 +333,7 @@ fn directories(devices: &[Device]) -> Vec<PathBuf> {
         Place::File(path) => {
             Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned())
         }
-        Place::Directory(_) | Place::Null | Place::Pipe => None,
+        Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
     };
     devices.iter().filter_map(directory).collect()
 }

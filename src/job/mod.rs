@@ -23,6 +23,7 @@ use std::time::Duration;
 use fullbore_core::halt::Halt;
 use fullbore_core::meter::Progress;
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result, threads};
 
 /// How often a job that waits looks whether a signal has come.
@@ -35,6 +36,8 @@ pub struct Conduct {
     pub signal: Arc<AtomicUsize>,
     /// Bytes done and to do.
     pub progress: Arc<Progress>,
+    /// What object stores are reached through.
+    pub stores: Stores,
 }
 
 impl Conduct {
@@ -49,6 +52,13 @@ impl Conduct {
             15 => Err(Error::Cancelled { by: "SIGTERM" }),
             _ => Err(Error::Cancelled { by: "SIGINT" }),
         }
+    }
+
+    /// What ends a job; the requests to its stores with it.
+    fn halt(&self) -> Halt {
+        let (halt, stores) = (Halt::new(), self.stores.clone());
+        halt.on_stop(move || stores.stop());
+        halt
     }
 
     /// Does `work`, which looks at `halt`, and stops that once a signal has come.

@@ -46,7 +46,7 @@ pub(super) fn devices(
         let why = "a set with a family in nul: can never be restored";
         return Err(Error::usage("--to nul:", why, "give nul: alone, to measure; or real devices only"));
     }
-    let single = to.iter().find(|device| !matches!(device.place(), Place::Directory(_) | Place::Null));
+    let single = to.iter().find(|device| !device.holds_many() && *device.place() != Place::Null);
     if let Some(device) = single.filter(|_| families > to.len()) {
         let why = format!("{families} stripes do not fit: `{device}` is one file and takes one family");
         return Err(Error::usage("--stripes", why, "give directories (ending in /), nul:, or one --to per stripe"));
@@ -58,8 +58,8 @@ pub(super) fn devices(
     for family in 1..=families {
         let device = &to[(family - 1) % to.len()];
         let named = match device.place() {
-            Place::Directory(_) => device.join(&expand(template, fields, family, families)?),
-            Place::File(_) | Place::Null | Place::Pipe => None,
+            Place::Directory(_) | Place::Prefix { .. } => device.join(&expand(template, fields, family, families)?),
+            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
         };
         devices.push(named.unwrap_or_else(|| device.clone()));
     }

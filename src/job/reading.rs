@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
-use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::DeviceAccount;
+use fullbore_core::store::Stores;
 use fullbore_core::supply::{self, Supply};
 use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
 use fullbore_core::{Error, Result};
@@ -49,14 +49,14 @@ impl Reading {
         let found = if media::is_pipe(&self.from)? {
             Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
         } else {
-            Media::Heap(self.find(key.as_ref())?)
+            Media::Heap(self.find(key.as_ref(), conduct)?)
         };
         Ok((key, found))
     }
 
     /// What `--from` names now.
-    pub(super) fn find(&self, key: Option<&SecretKey>) -> Result<media::Heap> {
-        let mut heap = media::find(&self.from)?;
+    pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::Heap> {
+        let mut heap = media::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         if self.choice.latest {
             heap.learn_databases(key)?;
         }
@@ -114,7 +114,7 @@ pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaS
     // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
     let pool = Pool::new(8, 64 << 10)?;
     conduct.close_on_signal(&pool)?;
-    let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?)?;
+    let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?, &Stores::default())?;
     let bytes = Arc::new(AtomicU64::new(0));
     let supply = Box::new(Counted { supply, bytes: Arc::clone(&bytes) });
     MediaSet::piped(supply, key, &[]).map_err(|error| match error {
@@ -179,7 +179,7 @@ pub(super) fn unpack_with(
     target: &dyn Target,
     conduct: &Conduct,
 ) -> Result<UnpackOutcome> {
-    let halt = Halt::new();
+    let halt = conduct.halt();
     let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
     unpack.run(set).map_err(|error| conduct.why_halted(error))
 }

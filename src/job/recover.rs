@@ -39,7 +39,7 @@ pub(super) struct Recovered {
 pub(super) fn recover(devices: &[Device], ours: &Ours<'_>, rehearsal: bool) -> Result<Recovered> {
     let files = devices.iter().filter_map(|device| match device.place() {
         Place::File(path) => Some(spelled_once(&real_name(path))),
-        Place::Directory(_) | Place::Null | Place::Pipe => None,
+        Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
     });
     let names: Vec<PathBuf> = files.collect();
     let (mut found, mut scene) = (Vec::new(), Scene::default());

@@ -76,7 +76,7 @@ fn verify_found(
             break;
         }
         // What has taken their place is verified in their stead.
-        heap = request.find(key)?;
+        heap = request.find(key, conduct)?;
     }
     let never = replaced.iter().map(|title| format!("not verified: {title} was replaced before it could be read"));
     report.warnings.extend(never);
@@ -149,7 +149,7 @@ fn verify_set(
             Err(_) if !found.is_in_place() => {}
             opened => break opened,
         }
-        let heap = media::find(&request.from)?;
+        let heap = media::find(&request.from, &conduct.stores)?;
         let same = |other: &media::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
         match heap.sets.into_iter().find(same) {
             Some(moved) => again = Some(moved),

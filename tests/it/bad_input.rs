@@ -131,7 +131,7 @@ fn a_directory_that_may_not_be_written_is_refused() {
 #[test]
 fn an_unknown_scheme_as_target_is_refused() {
     let world = World::with_database();
-    for device in ["s3://bucket/key", "gopher://x/y", "disk:x", "nul:x", "file://host/x", "sqlite:x"] {
+    for device in ["s3://Bucket/key", "gopher://x/y", "disk:x", "nul:x", "file://host/x", "sqlite:x"] {
         world.run(&format!("backup sqlite:app.db --to {device}")).refused(2, device, "");
     }
 }

@@ -31,7 +31,7 @@ fn an_empty_directory_holds_no_backup() {
     world.run("verify --from gone").refused(1, "gone", "No such file");
     world.run("verify --from gone/*").refused(1, "gone/*", "no file fits");
     world.run("verify --from nul:").refused(2, "nul:", "nothing was kept");
-    world.run("verify --from s3://bucket/key").refused(2, "s3://bucket/key", "s3");
+    world.run("verify --from s3://Bucket/key").refused(2, "s3://Bucket/key", "s3");
     world.run("verify --from gopher://x").refused(2, "gopher://x", "unknown scheme");
 }
 

@@ -8,7 +8,9 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, nul: or - (a pipe); write ./NAME for a file whose name has a colon";
+const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, s3://bucket/key, s3://bucket/prefix/, nul: or - (a pipe); write ./NAME for a file whose name has a colon";
+/// The longest key of an object, in bytes, less `.claim`.
+const KEY_MAX: usize = 1024 - 6;
 
 /// A device, as written and as understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,20 @@ pub enum Place {
     File(PathBuf),
     /// A directory, in which names are made from `--name-template` or found.
     Directory(PathBuf),
+    /// One object in a store.
+    Object {
+        /// Its bucket.
+        bucket: String,
+        /// Its key, not empty, without a `/` at its end.
+        key: String,
+    },
+    /// A prefix of keys in a store, in which names are made or found as in a directory.
+    Prefix {
+        /// Its bucket.
+        bucket: String,
+        /// Empty, or ending in `/`.
+        prefix: String,
+    },
     /// `nul:`: everything is taken and forgotten.
     Null,
     /// `-`: standard output or input.
@@ -35,6 +51,8 @@ pub enum Place {
 pub enum Identity {
     /// The path without symbolic links, `.` and `..`.
     Path(PathBuf),
+    /// Bucket and key, at the endpoint that the environment names.
+    Object(String, String),
     /// The only pipe a process has.
     Pipe,
 }
@@ -53,9 +71,7 @@ impl Device {
                 Some("nul") if text.len() == "nul:".len() => Place::Null,
                 Some("nul") => return Err(refuse(text, "nul: has no path")),
                 Some("file") => place_of(path_of_url(text)?),
-                Some("s3") => {
-                    return Err(refuse(text, "s3:// comes with the object-store engine, not in this version"));
-                }
+                Some("s3") => place_in_store(text)?,
                 Some(_) => return Err(refuse(text, "unknown scheme")),
             },
         };
@@ -67,11 +83,19 @@ impl Device {
         Ok(Self { text: text.to_owned(), place })
     }
 
-    /// The file `name` in this device, if it is a directory; `None` otherwise.
+    /// The file or object `name` in this device, if it is a directory or a prefix; `None` otherwise.
     pub fn join(&self, name: &str) -> Option<Self> {
-        let Place::Directory(directory) = &self.place else { return None };
-        let path = directory.join(name);
-        Some(Self { text: path.display().to_string(), place: Place::File(path) })
+        match &self.place {
+            Place::Directory(directory) => Some(Self::file(directory.join(name))),
+            Place::Prefix { bucket, prefix } => Some(Self::object(bucket, &format!("{prefix}{name}"))),
+            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
+        }
+    }
+
+    /// The device that is an object.
+    pub fn object(bucket: &str, key: &str) -> Self {
+        let place = Place::Object { bucket: bucket.to_owned(), key: key.to_owned() };
+        Self { text: format!("s3://{bucket}/{key}"), place }
     }
 
     /// The device that is the file at `path`.
@@ -80,9 +104,31 @@ impl Device {
         Self { text: path.display().to_string(), place: Place::File(path) }
     }
 
+    /// The file or object that was shown as `text`: a file's path never begins as the URL of an object does, whose two slashes
+    /// a path does not have.
+    pub fn shown_as(text: &str) -> Self {
+        match Self::parse(text) {
+            Ok(device) if matches!(device.place, Place::Object { .. }) => device,
+            _ => Self::file(text),
+        }
+    }
+
     /// Where it is.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// True where families get names of their own: a directory, a prefix.
+    pub fn holds_many(&self) -> bool {
+        matches!(self.place, Place::Directory(_) | Place::Prefix { .. })
+    }
+
+    /// The path of a file or a directory.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(path) | Place::Directory(path) => Some(path),
+            Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
+        }
     }
 
     /// What makes it different from other devices: two equal identities would write to one another. `None` for
@@ -90,6 +136,9 @@ impl Device {
     pub fn identity(&self) -> Option<Identity> {
         match &self.place {
             Place::File(path) | Place::Directory(path) => Some(Identity::Path(canonical(path))),
+            Place::Object { bucket, key: name } | Place::Prefix { bucket, prefix: name } => {
+                Some(Identity::Object(bucket.clone(), name.clone()))
+            }
             Place::Null => None,
             Place::Pipe => Some(Identity::Pipe),
         }
@@ -180,6 +229,38 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
+/// Bucket and key in `s3://bucket/key`. A key is taken as it is written: `%`, `?` and `#` are letters like others.
+fn place_in_store(text: &str) -> Result<Place> {
+    let rest = text["s3:".len()..].strip_prefix("//");
+    let rest = rest.ok_or_else(|| refuse(text, "two slashes follow `s3:`: s3://bucket/key"))?;
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.contains('@') {
+        let why = "keys do not belong into a URL: they are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        return Err(refuse(text, why));
+    }
+    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || ".-".contains(letter);
+    if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(allowed) {
+        return Err(refuse(text, "the name of a bucket has 3 to 63 lower-case letters, digits, dots and hyphens"));
+    }
+    if key.len() > KEY_MAX {
+        return Err(refuse(text, &format!("the key is longer than {KEY_MAX} bytes")));
+    }
+    let parts = key.strip_suffix('/').unwrap_or(key);
+    let odd = |part: &str| part.is_empty() || part == "." || part == "..";
+    if !parts.is_empty() && parts.split('/').any(odd) || key == "/" {
+        return Err(refuse(text, "the parts of a key are not empty, `.` or `..`"));
+    }
+    if key.chars().any(char::is_control) {
+        return Err(refuse(text, "a key has no control characters"));
+    }
+    let (bucket, key) = (bucket.to_owned(), key.to_owned());
+    Ok(if key.is_empty() || key.ends_with('/') {
+        Place::Prefix { bucket, prefix: key }
+    } else {
+        Place::Object { bucket, key }
+    })
+}
+
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -242,6 +323,13 @@ mod tests {
         for directory in ["/mnt/a/", "a/", ".", "..", "a/..", "/"] {
             assert_eq!(place(directory), Place::Directory(directory.into()));
         }
+        let object = |key: &str| Place::Object { bucket: "bucket".into(), key: key.into() };
+        let prefix = |prefix: &str| Place::Prefix { bucket: "bucket".into(), prefix: prefix.into() };
+        assert_eq!(place("s3://bucket/a/b.bore"), object("a/b.bore"));
+        assert_eq!(place("S3://bucket/a%20b?c#d"), object("a%20b?c#d"));
+        assert_eq!((place("s3://bucket"), place("s3://bucket/")), (prefix(""), prefix("")));
+        assert_eq!(place("s3://bucket/a/"), prefix("a/"));
+        assert_eq!(Device::parse("s3://bucket/a/").unwrap().join("b").unwrap().to_string(), "s3://bucket/a/b");
         assert_eq!(place("nul:"), Place::Null);
         assert_eq!(place("NUL:"), Place::Null);
         assert_eq!(place("-"), Place::Pipe);
@@ -252,7 +340,16 @@ mod tests {
         let wrong = [
             "",
             "foo://x",
-            "s3://bucket/key",
+            "s3:/bucket/key",
+            "s3:///key",
+            "s3://Bucket/key",
+            "s3://bu/key",
+            "s3://bucket//key",
+            "s3://bucket//",
+            "s3://bucket/a/../b",
+            "s3://bucket/a//b/",
+            "s3://bucket/a\nb",
+            "s3://key@bucket/a",
             "nul:x",
             "null:",
             "sqlite:/x",
@@ -274,7 +371,6 @@ mod tests {
             let message = error.to_string();
             assert!(message.contains("nul:") && message.contains("file:///path"), "{message}");
         }
-        assert!(Device::parse("s3://bucket/key").unwrap_err().to_string().contains("object-store engine"));
         assert!(Device::parse("foo://x").unwrap_err().to_string().contains("foo"));
     }
 

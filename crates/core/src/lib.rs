@@ -22,6 +22,7 @@ pub mod plan;
 pub mod pool;
 pub mod sink;
 pub mod source;
+pub mod store;
 pub mod supply;
 pub mod threads;
 pub mod unpack;

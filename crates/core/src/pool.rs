@@ -173,6 +173,12 @@ impl Piece {
     }
 }
 
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for Piece {
     type Target = [u8];
 

@@ -3,6 +3,7 @@
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{Manifest, SetHeader, SetKind};
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
@@ -22,7 +23,7 @@ pub(super) struct Candidates {
 ///
 /// # Errors
 /// None of them can be the base, or the request contradicts itself.
-pub(super) fn candidates(request: &Request) -> Result<Option<Candidates>> {
+pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Candidates>> {
     match (request.kind, request.base.is_empty()) {
         (SetKind::Full, true) => return Ok(None),
         (SetKind::Full, false) => {
@@ -41,7 +42,7 @@ pub(super) fn candidates(request: &Request) -> Result<Option<Candidates>> {
         (SetKind::Differential, false) => {}
     }
     let key = media::read_key(request.key.as_deref())?;
-    media::settled(&request.base, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
+    media::settled(&request.base, stores, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
 }
 
 fn gather(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {

@@ -112,7 +112,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     };
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
     let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
-    let halt = Halt::new();
+    let halt = conduct.halt();
     let options = Options {
         lock_timeout: request.lock_timeout,
         max_wal_growth: request.max_wal_growth,
@@ -125,7 +125,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         install_clone_plugin: request.install_clone_plugin,
         include_other_engines: request.include_other_engines,
     };
-    let candidates = base::candidates(request)?;
+    let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     // It may have to wait for a lock.
     let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
     let base = candidates.map(|candidates| candidates.choose(&*session, request)).transpose()?;
@@ -265,7 +265,7 @@ fn move_bytes(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<BackupOutcome> {
-    let sinks = sinks::open(request, prepared)?;
+    let sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();

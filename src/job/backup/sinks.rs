@@ -6,6 +6,7 @@ use std::path::Path;
 use fullbore_core::device::{Device, Identity, Place};
 use fullbore_core::media::FamilyHeader;
 use fullbore_core::sink::{self, Sink};
+use fullbore_core::store::Stores;
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -86,6 +87,14 @@ struct Replaced<'a> {
 fn check_replaced(request: &Request, prepared: &Prepared) -> Result<Vec<Option<Uuid>>> {
     if !request.init {
         return Ok(Vec::new());
+    }
+    let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. });
+    if let (Some(object), true) = (prepared.devices.iter().find(in_store), prepared.devices.len() > 1) {
+        return Err(Error::usage(
+            format!("--init on {object}"),
+            "an object store cannot replace the families of a set all at once",
+            "name a prefix that ends in `/`, where every backup gets names of its own; or write one family",
+        ));
     }
     let mut replaced = Vec::new();
     let mut ids = Vec::new();
@@ -180,7 +189,7 @@ pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, 
 }
 
 /// Checks what `--init` replaces, and opens all sinks.
-pub(super) fn open(request: &Request, prepared: &Prepared) -> Result<Vec<Box<dyn Sink>>> {
+pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
     let mut replaced = check_replaced(request, prepared)?.into_iter();
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for device in &prepared.devices {
@@ -192,6 +201,7 @@ pub(super) fn open(request: &Request, prepared: &Prepared) -> Result<Vec<Box<dyn
             expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
             queue_depth: prepared.plan.queue_depth,
             mode: prepared.file_mode,
+            stores: stores.clone(),
             ..sink::Options::new(prepared.set.media_set_id.to_string())
         };
         // A sink that is dropped removes what it made.

@@ -1,4 +1,5 @@
-//! What may be a family: the files that follow `--from`, those in its directories, and those that fit its patterns.
+//! What may be a family: the files and objects that follow `--from`, those in its directories and prefixes, and those that fit its
+//! patterns.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,29 +7,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::device::{Device, Place};
-use fullbore_core::sink::{leftovers, real_name};
+use fullbore_core::sink::{CLAIM, leftovers, real_name};
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::super::limit::PROBE_NAME;
 use super::look::begins_like_a_family;
 
-/// A file that may be a family.
+/// A file or an object that may be a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
-    pub path: PathBuf,
+    pub device: Device,
     /// Named by the user, not found in a directory.
     pub named: bool,
     /// It has a working name.
     pub leftover: bool,
     /// Device and inode: a name may lead to another file the next time.
     identity: Option<(u64, u64)>,
+    /// Size and time of an object, which changes with what is under its key.
+    state: Option<(u64, i64)>,
 }
 
 impl Candidate {
     fn new(path: PathBuf, named: bool, leftover: bool) -> Self {
         let identity = identity(&path);
-        Self { path, named, leftover, identity }
+        Self { device: Device::file(path), named, leftover, identity, state: None }
     }
 }
 
@@ -37,24 +41,29 @@ pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Every file that `from` names, each once.
+/// Everything that `from` names, each once.
 ///
 /// # Errors
-/// A pattern fits nothing, or a directory cannot be listed.
-pub(super) fn candidates(from: &[String]) -> Result<Vec<Candidate>> {
+/// A pattern fits nothing, or a directory or a prefix cannot be listed.
+pub(super) fn candidates(from: &[String], stores: &Stores) -> Result<Vec<Candidate>> {
     let mut found = Vec::new();
     for text in from {
-        collect(text, &mut found)?;
+        collect(text, stores, &mut found)?;
     }
     let mut seen = HashSet::new();
-    found.retain(|candidate| seen.insert(fs::canonicalize(&candidate.path).unwrap_or_else(|_| candidate.path.clone())));
+    found.retain(|candidate| seen.insert(candidate.device.identity()));
     Ok(found)
 }
 
-fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
+fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
     let device = Device::parse(text)?;
     let path = match device.place() {
         Place::File(path) | Place::Directory(path) => path.clone(),
+        Place::Object { .. } => {
+            into.push(Candidate { device, named: true, leftover: false, identity: None, state: None });
+            return Ok(());
+        }
+        Place::Prefix { bucket, prefix } => return list_prefix(bucket, prefix, stores, into),
         Place::Null => {
             return Err(Error::usage("--from nul:", "nothing was kept there", "name the families of a backup"));
         }
@@ -95,6 +104,19 @@ fn collect(text: &str, into: &mut Vec<Candidate>) -> Result<()> {
             "check the path; a missing directory may be a disk that is not mounted",
         ));
     }
+    Ok(())
+}
+
+/// The objects of a prefix, but for claims on keys.
+fn list_prefix(bucket: &str, prefix: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
+    let listed = stores.bucket(bucket)?.list(prefix)?.into_iter().filter(|object| !object.key.ends_with(CLAIM));
+    into.extend(listed.map(|object| Candidate {
+        device: Device::object(bucket, &object.key),
+        named: false,
+        leftover: false,
+        identity: None,
+        state: Some((object.size, object.modified)),
+    }));
     Ok(())
 }
 
@@ -140,6 +162,11 @@ pub fn has_working_name(path: &Path) -> bool {
     without_working_part(&path.file_name().unwrap_or_default().to_string_lossy()).is_some()
 }
 
+/// The same of a device: an object never has one.
+pub(super) fn is_under_working_name(device: &Device) -> bool {
+    device.path().is_some_and(has_working_name)
+}
+
 /// What `--measure-limit` writes to; see `limit.rs`.
 pub(super) fn is_probe(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME))
@@ -158,8 +185,9 @@ pub(super) fn set_in_working_name(path: &Path) -> Option<Uuid> {
     Uuid::try_parse(name.get(name.len() - 36..)?).ok()
 }
 
-/// The path without links at its end, and without what a working name adds.
-pub(super) fn final_name(path: &Path) -> String {
+/// The name without links at its end, and without what a working name adds.
+pub(super) fn final_name(device: &Device) -> String {
+    let Some(path) = device.path() else { return device.to_string() };
     let shown = real_name(path).display().to_string();
     without_working_part(&shown).unwrap_or(&shown).to_owned()
 }

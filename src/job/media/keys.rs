@@ -17,7 +17,7 @@ pub(super) fn rotated_keys(found: &Found) -> (Vec<WrappedKey>, Vec<Error>) {
     let name = sidecar_name(found.media_set_id);
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
-    for directory in found.paths.iter().filter_map(|path| path.parent()) {
+    for directory in found.devices.iter().filter_map(|device| device.path()?.parent()) {
         let path = directory.join(&name);
         if !seen.insert(path.clone()) || !path.is_file() {
             continue;

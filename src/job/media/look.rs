@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fullbore_core::device::Device;
+use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
 use fullbore_core::media::{FOOTER, FamilyHeader, Footer, HEADER_MIN};
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::supply;
 use fullbore_core::unpack::Family;
 use fullbore_core::{Error, Result};
@@ -19,6 +20,8 @@ use super::candidates::has_working_name;
 
 /// What the first bytes of every family are.
 const MAGIC: &[u8; 8] = b"FULLBORE";
+/// So many bytes of an object are asked for at first: the headers of sets with few streams fit.
+const HEADER_GUESS: usize = 64 << 10;
 
 /// True when the first bytes of the file are those of a family. One that is gone, shorter, or closed to us does not begin so.
 ///
@@ -70,7 +73,7 @@ impl Look {
 pub fn look(path: &Path) -> Option<Look> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let nothing = Pool::new(0, 4096).ok()?;
-    match open(path, &nothing, 1).and_then(Family::open) {
+    match open(&Device::file(path), &nothing, 1, &Stores::default()).and_then(Family::open) {
         Ok(family) => Some(Look { header: Some(family.header().clone()), family: Some(family), unfinished: false }),
         Err(Error::Damaged { .. } | Error::Incomplete { .. }) => {
             let file = fs::File::open(path).ok()?;
@@ -101,7 +104,31 @@ pub(super) fn is_hidden_family(path: &Path) -> bool {
     denied && path.extension().is_some_and(|extension| extension == "bore")
 }
 
-/// Opens a family in a file; its blocks are read through `pool`.
-pub(super) fn open(path: &Path, pool: &Arc<Pool>, queue_depth: usize) -> Result<Box<dyn supply::Supply>> {
-    supply::open(&Device::file(path), pool, queue_depth, Mode::from_environment()?)
+/// The same of a device. An object is asked for its first bytes; one that is gone has none.
+///
+/// # Errors
+/// The store does not give them.
+pub(super) fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader>> {
+    let (bucket, key) = match device.place() {
+        Place::Object { bucket, key } => (stores.bucket(bucket)?, key),
+        _ => return Ok(device.path().and_then(|path| header_of(&fs::File::open(path).ok()?))),
+    };
+    // One request for most headers; a longer one is asked for whole.
+    let Some(mut bytes) = bucket.read_start(key, HEADER_GUESS)? else { return Ok(None) };
+    let Some(Ok(length)) = bytes.get(..HEADER_MIN).map(FamilyHeader::length) else { return Ok(None) };
+    if length > bytes.len() {
+        let Some(whole) = bucket.read_start(key, length)? else { return Ok(None) };
+        bytes = whole;
+    }
+    Ok(bytes.get(..length).and_then(|header| FamilyHeader::decode(header).ok()))
+}
+
+/// Opens a family; its blocks are read through `pool`.
+pub(super) fn open(
+    device: &Device,
+    pool: &Arc<Pool>,
+    queue_depth: usize,
+    stores: &Stores,
+) -> Result<Box<dyn supply::Supply>> {
+    supply::open(device, pool, queue_depth, Mode::from_environment()?, stores)
 }

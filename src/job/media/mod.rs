@@ -6,14 +6,16 @@ mod look;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::media::SetHeader;
+use fullbore_core::device::Device;
+use fullbore_core::media::{FamilyHeader, SetHeader};
 use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
 use fullbore_core::unpack::{Family, MediaSet, group};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -24,9 +26,9 @@ pub use look::{Look, begins_like_a_family, look};
 
 use crate::chain::FoundSet;
 use crate::report::Report;
-use candidates::{Candidate, candidates, final_name, identity, is_probe, set_in_working_name};
+use candidates::{Candidate, candidates, final_name, identity, is_probe, is_under_working_name, set_in_working_name};
 use keys::rotated_keys;
-use look::{header_of, is_hidden_family, open};
+use look::{header_on, is_hidden_family, open};
 
 /// How often media are looked at anew while running backups give names, and how long each look waits for them.
 const LOOKS: usize = 25;
@@ -38,9 +40,11 @@ pub struct Found {
     /// For choosing.
     pub set: FoundSet,
     /// Where its families are, first to last, as far as they are there.
-    pub paths: Vec<PathBuf>,
-    /// Copies of them, each with the path that is read in its place.
-    pub copies: Vec<(PathBuf, PathBuf)>,
+    pub devices: Vec<Device>,
+    /// Copies of them, each with the device that is read in its place.
+    pub copies: Vec<(Device, Device)>,
+    /// What objects among them are read through.
+    pub stores: Stores,
     /// Its name and how many families it should have.
     pub families: u16,
     /// Bytes of the families that are there.
@@ -61,14 +65,15 @@ pub struct Heap {
     pub unreadable: Vec<Unreadable>,
     /// What was passed over because it changes nothing.
     pub notes: Vec<String>,
-    /// Which files it was found in.
+    /// Which files and objects it was found in.
     candidates: Vec<Candidate>,
+    stores: Stores,
 }
 
 impl Heap {
     /// True when `from` names other files now: a running backup gives names to its families.
     pub fn has_changed(&self, from: &[String]) -> bool {
-        candidates(from).ok().as_ref() != Some(&self.candidates)
+        candidates(from, &self.stores).ok().as_ref() != Some(&self.candidates)
     }
 
     /// Puts what is worth knowing of it into the report.
@@ -115,10 +120,10 @@ pub(super) fn nothing_found() -> Error {
     Error::incomplete("--from", "no backup set was found there", hint)
 }
 
-/// A file that begins like a family and is none.
+/// What begins like a family and is none.
 pub struct Unreadable {
     /// Where it is.
-    pub path: PathBuf,
+    pub device: Device,
     /// Why it cannot be used.
     pub error: Error,
     /// It has a working name: a run was killed, or still goes on.
@@ -129,14 +134,13 @@ pub struct Unreadable {
 
 impl Unreadable {
     fn as_leftover(&self) -> String {
-        let path = self.path.display();
-        let held = fs::File::open(&self.path)
-            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
-        if held {
-            return format!("`{path}` is being written by a running backup");
+        let device = &self.device;
+        let file = device.path().and_then(|path| fs::File::open(path).ok());
+        if file.is_some_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))) {
+            return format!("`{device}` is being written by a running backup");
         }
         format!(
-            "`{path}` is what a killed backup has left; the next backup of that database into this directory removes it"
+            "`{device}` is what a killed backup has left; the next backup of that database into this directory removes it"
         )
     }
 }
@@ -150,11 +154,11 @@ pub fn is_pipe(from: &[String]) -> Result<bool> {
     Ok(pipes == 1)
 }
 
-/// Looks at every file that `from` names: files, directories, patterns.
+/// Looks at everything that `from` names: files and objects, directories and prefixes, patterns.
 ///
 /// # Errors
-/// Nothing was named, a pattern fits nothing, or a named file is no family.
-pub fn find(from: &[String]) -> Result<Heap> {
+/// Nothing was named, a pattern fits nothing, a named file is no family, or a store does not answer.
+pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
     if from.is_empty() {
         return Err(Error::usage(
             "--from",
@@ -163,49 +167,55 @@ pub fn find(from: &[String]) -> Result<Heap> {
         ));
     }
     for _ in 1..LOOKS {
-        let before = candidates(from);
+        let before = candidates(from, stores);
         let names = before.as_ref().ok().cloned();
-        let heap = before.and_then(look_at);
+        let heap = before.and_then(|candidates| look_at(candidates, stores));
         if heap.is_err() {
             thread::sleep(PAUSE);
         }
         // What was looked at while names changed may have been met twice, or not at all.
-        if candidates(from).ok() == names {
+        if candidates(from, stores).ok() == names {
             return heap;
         }
         thread::sleep(PAUSE);
     }
-    candidates(from).and_then(look_at)
+    candidates(from, stores).and_then(|candidates| look_at(candidates, stores))
 }
 
 /// Does `job` with what `from` names; anew when it failed and a running backup has given other names meanwhile.
 ///
 /// # Errors
 /// Those of [`find`] and of the job.
-pub fn settled<T>(from: &[String], mut job: impl FnMut(&Heap) -> Result<T>) -> Result<T> {
+pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&Heap) -> Result<T>) -> Result<T> {
     for _ in 1..LOOKS {
-        let heap = find(from)?;
+        let heap = find(from, stores)?;
         match job(&heap) {
             Err(_) if heap.has_changed(from) => {}
             done => return done,
         }
     }
-    job(&find(from)?)
+    job(&find(from, stores)?)
 }
 
-fn look_at(candidates: Vec<Candidate>) -> Result<Heap> {
+fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
     let (mut unreadable, mut notes) = (Vec::new(), Vec::new());
     // First the headers alone, then the families of one set after the other: a folder may hold more of them than a process
     // may open files.
     let mut groups: BTreeMap<(i64, Uuid), Vec<Candidate>> = BTreeMap::new();
     for candidate in &candidates {
-        let Candidate { path, named, leftover, .. } = candidate;
-        // A backup that was killed at its beginning has not written its header yet.
-        let begun = *leftover && !is_probe(path);
-        if !named && !begun && !is_hidden_family(path) && !begins_like_a_family(path)? {
+        let Candidate { device, named, leftover, .. } = candidate;
+        let file_may_be_one = |path: &Path| {
+            // A backup that was killed at its beginning has not written its header yet.
+            let begun = *leftover && !is_probe(path);
+            Ok::<_, Error>(begun || is_hidden_family(path) || begins_like_a_family(path)?)
+        };
+        if !named && !device.path().map_or(Ok(true), file_may_be_one)? {
             continue;
         }
-        let header = fs::File::open(path).ok().and_then(|file| header_of(&file));
+        let header = header_on(device, stores)?;
+        if !named && device.path().is_none() && header.is_none() {
+            continue; // An object of somebody else's.
+        }
         let group = header.map_or((0, Uuid::nil()), |header| (header.set.started_at, header.set.media_set_id));
         groups.entry(group).or_default().push(candidate.clone());
     }
@@ -213,39 +223,40 @@ fn look_at(candidates: Vec<Candidate>) -> Result<Heap> {
     for members in groups.into_values() {
         let mut families = Vec::new();
         for candidate in members {
-            families.extend(open_candidate(candidate, &mut unreadable)?);
+            families.extend(open_candidate(candidate, stores, &mut unreadable)?);
         }
-        sets.extend(group(families).into_iter().map(|(id, members)| describe(id, members, &mut notes)));
+        sets.extend(group(families).into_iter().map(|(id, members)| describe(id, members, stores, &mut notes)));
     }
     // The published families of a backup whose others are still under working names.
     for found in &mut sets {
         let other = |unreadable: &Unreadable| unreadable.leftover && unreadable.set == Some(found.media_set_id);
         found.set.interrupted |= unreadable.iter().any(other);
     }
-    Ok(Heap { sets, unreadable, notes, candidates })
+    Ok(Heap { sets, unreadable, notes, candidates, stores: stores.clone() })
 }
 
 /// Opens what may be a family; what cannot be read is put down, unless the user named it.
-fn open_candidate(candidate: Candidate, unreadable: &mut Vec<Unreadable>) -> Result<Option<Family>> {
-    let Candidate { path, named, leftover, .. } = candidate;
-    match open(&path, &Pool::new(0, 4096)?, 1).and_then(Family::open) {
+fn open_candidate(candidate: Candidate, stores: &Stores, unreadable: &mut Vec<Unreadable>) -> Result<Option<Family>> {
+    let Candidate { device, named, leftover, .. } = candidate;
+    match open(&device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open) {
         Ok(family) => Ok(Some(family)),
         // Of a process that has no more descriptors nothing can be said about the file.
         Err(error) if named && !leftover || error.is_exhaustion() => Err(error),
         Err(error) => {
-            let header = fs::File::open(&path).ok().and_then(|file| header_of(&file));
-            let set = header.map(|header| header.set.media_set_id).or_else(|| set_in_working_name(&path));
-            unreadable.push(Unreadable { path, error, leftover, set });
+            let header = header_on(&device, stores)?;
+            let in_name = || device.path().and_then(set_in_working_name);
+            let set = header.map(|header| header.set.media_set_id).or_else(in_name);
+            unreadable.push(Unreadable { device, error, leftover, set });
             Ok(None)
         }
     }
 }
 
-fn describe(id: Uuid, mut members: Vec<Family>, notes: &mut Vec<String>) -> Found {
+fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec<String>) -> Found {
     // Among copies a final name comes first.
     let place = |family: &Family| {
-        let path = Path::new(family.device());
-        (family.header().family, has_working_name(path), path.to_owned())
+        let device = Device::shown_as(family.device());
+        (family.header().family, is_under_working_name(&device), device.to_string())
     };
     members.sort_by_key(place);
     let mut copies = Vec::new();
@@ -253,16 +264,16 @@ fn describe(id: Uuid, mut members: Vec<Family>, notes: &mut Vec<String>) -> Foun
         // What has the same header and the same footer, and in it the digest of everything between, is a copy.
         let same = copy.header() == first.header() && copy.footer() == first.footer();
         if same {
-            let (copy, first) = (Path::new(copy.device()), Path::new(first.device()));
-            notes.push(same_family(copy, first));
-            if identity(copy) != identity(first) {
-                copies.push((copy.to_owned(), first.to_owned()));
+            let (copy, first) = (Device::shown_as(copy.device()), Device::shown_as(first.device()));
+            notes.push(same_family(&copy, &first));
+            if !is_one_file(&copy, &first) {
+                copies.push((copy, first));
             }
         }
         same
     });
     let header = members[0].header().set.clone();
-    let paths: Vec<PathBuf> = members.iter().map(|family| PathBuf::from(family.device())).collect();
+    let devices: Vec<Device> = members.iter().map(|family| Device::shown_as(family.device())).collect();
     let stored_bytes = members.iter().filter_map(Family::size).sum();
     let incomplete = MediaSet::check_whole(&members).err().map(|error| one_line(&error));
     let in_manifest = header.open && header.keys.is_empty() && incomplete.is_none();
@@ -278,16 +289,22 @@ fn describe(id: Uuid, mut members: Vec<Family>, notes: &mut Vec<String>) -> Foun
         base: header.base_backup_set_id,
         started_at: header.started_at,
         incomplete,
-        interrupted: paths.iter().any(|path| has_working_name(path)),
+        interrupted: devices.iter().any(is_under_working_name),
         database: header.label.as_ref().map(|label| label.database.clone()).filter(|name| !name.is_empty()),
-        names: paths.iter().map(|path| final_name(path)).collect(),
+        names: devices.iter().map(final_name).collect(),
     };
-    Found { set, families: header.families, paths, copies, stored_bytes, media_set_id: id, database_bytes, header }
+    let (families, stores) = (header.families, stores.clone());
+    Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }
 }
 
-fn same_family(copy: &Path, first: &Path) -> String {
-    let what = if identity(copy) == identity(first) { "is the same file as" } else { "is a copy of" };
-    format!("`{}` {what} `{}` and is not read", copy.display(), first.display())
+/// Two names of one file. Two objects are never one.
+fn is_one_file(one: &Device, other: &Device) -> bool {
+    matches!((one.path(), other.path()), (Some(one), Some(other)) if identity(one) == identity(other))
+}
+
+fn same_family(copy: &Device, first: &Device) -> String {
+    let what = if is_one_file(copy, first) { "is the same file as" } else { "is a copy of" };
+    format!("`{copy}` {what} `{first}` and is not read")
 }
 
 /// The first line of an error: without its hint.
@@ -301,9 +318,9 @@ pub(super) fn one_line(error: &Error) -> String {
 /// The set is not whole, its names lead to another one by now, or the key does not open it.
 pub fn open_set(found: &Found, pool: &Arc<Pool>, queue_depth: usize, key: Option<&SecretKey>) -> Result<MediaSet> {
     let families = found
-        .paths
+        .devices
         .iter()
-        .map(|path| open(path, pool, queue_depth).and_then(Family::open))
+        .map(|device| open(device, pool, queue_depth, &found.stores).and_then(Family::open))
         .collect::<Result<Vec<_>>>()?;
     if let Some(other) = families.iter().find(|family| family.header().set.media_set_id != found.media_set_id) {
         return Err(Error::refused(
@@ -326,19 +343,21 @@ impl Found {
 
     /// False when another backup has taken the names of its families since it was found.
     pub fn is_in_place(&self) -> bool {
-        self.paths.iter().all(|path| match fs::File::open(path) {
-            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        self.devices.iter().all(|device| {
+            let is_gone =
+                |path: &Path| matches!(fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
             // Damage does not tell whose it is.
-            Ok(file) => header_of(&file).is_none_or(|header| header.set.media_set_id == self.media_set_id),
+            let is_ours = |header: FamilyHeader| header.set.media_set_id == self.media_set_id;
+            !device.path().is_some_and(is_gone) && header_on(device, &self.stores).ok().flatten().is_none_or(is_ours)
         })
     }
 
     /// The error of a family that is damaged, with the place of a copy of it.
     pub fn naming_copies(&self, error: Error) -> Error {
         let Error::Damaged { device, .. } = &error else { return error };
-        match self.copies.iter().find(|(_, read)| *read == Path::new(device)) {
+        match self.copies.iter().find(|(_, read)| read.to_string() == *device) {
             Some((copy, _)) => {
-                let more = format!("there is a copy of it: name `{}` in its place", copy.display());
+                let more = format!("there is a copy of it: name `{copy}` in its place");
                 error.noting(&more)
             }
             None => error,

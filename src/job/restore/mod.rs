@@ -139,13 +139,14 @@ fn choose_and_open(
     mut heap: media::Heap,
     request: &Request,
     key: Option<&SecretKey>,
+    conduct: &Conduct,
     report: &mut Report,
 ) -> Result<(Vec<media::Found>, reading::Opened)> {
     loop {
         let sequence = choose(&mut heap, &request.reading.choice)?;
         let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
         match reading::open(&found, &request.reading.knobs, key, report) {
-            Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key)?,
+            Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key, conduct)?,
             opened => {
                 let opened = opened?;
                 refuse_media_as_target(request, &heap)?;
@@ -166,7 +167,7 @@ fn restore_found(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (sequence, mut opened) = choose_and_open(heap, request, key, report)?;
+    let (sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
     if sequence.last().is_some_and(|found| found.header.open) {
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
@@ -219,8 +220,8 @@ fn refuse_start_check(request: &Request) -> Result<()> {
 fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
     let Into::Sqlite(target) = &request.into else { return Ok(()) };
     let identity = Device::file(target.clone()).identity();
-    let mut paths = heap.sets.iter().flat_map(|found| &found.paths);
-    if paths.any(|path| Device::file(path.clone()).identity() == identity) {
+    let mut devices = heap.sets.iter().flat_map(|found| &found.devices);
+    if devices.any(|device| device.identity() == identity) {
         let shown = format!("--into sqlite:{}", target.display());
         return Err(Error::usage(shown, "is one of the media families named with --from", "name another file"));
     }

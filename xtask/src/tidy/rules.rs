@@ -13,6 +13,7 @@ const PRINTERS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 pub fn check(source: &Source, found: &mut Vec<Breach>) {
     printing(source, found);
     no_unsafe(source, found);
+    no_async(source, found);
     lengths(source, found);
     open_tasks(&source.name, source.comments.iter(), found);
     directions(source, found);
@@ -62,6 +63,22 @@ fn no_unsafe(source: &Source, found: &mut Vec<Breach>) {
     for (number, line) in source.code.iter().enumerate() {
         if has_word(line, "unsafe") {
             found.push(Breach::new(&source.name, number + 1, "`unsafe` outside crates/core/src/io"));
+        }
+    }
+}
+
+/// The words that make code async, or bring in who needs it.
+const ASYNC: [&str; 4] = ["async", "await", "tokio", "object_store"];
+
+/// Sinks and supplies build requests, which is not yet running them: `PutPayload` may be named there.
+fn no_async(source: &Source, found: &mut Vec<Breach>) {
+    let at_home = ["crates/core/src/store/", "crates/core/src/sink/object.rs", "crates/core/src/supply/object.rs"];
+    if source.is_test_file() || at_home.iter().any(|place| source.name.starts_with(place)) {
+        return;
+    }
+    for (number, line) in source.code_lines() {
+        if ASYNC.iter().any(|word| has_word(line, word)) {
+            found.push(Breach::new(&source.name, number, "async code outside crates/core/src/store"));
         }
     }
 }
@@ -256,6 +273,14 @@ mod tests {
         assert_eq!(only("src/a.rs", "#[cfg(test)]\nmod tests {\n    unsafe fn a() {}\n}\n").0, 3);
         assert!(found("crates/core/src/io/memory.rs", "unsafe impl Send for A {}\n").is_empty());
         assert!(found("src/a.rs", "#![deny(unsafe_code)] // unsafe\nconst A: &str = \"unsafe\";\n").is_empty());
+    }
+
+    #[test]
+    fn async_code_is_found_outside_the_stores() {
+        assert_eq!(only("crates/core/src/pool.rs", "fn a() {\n    let b = async { 1 };\n}\n").0, 2);
+        assert_eq!(only("src/job/a.rs", "use tokio::time;\n").0, 1);
+        assert!(found("crates/core/src/store/bucket.rs", "async fn a() {}\n").is_empty());
+        assert!(found("src/a.rs", "// async\nfn asynchronous() {}\n").is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod commit;
 mod file;
 mod leftover;
 mod null;
+mod object;
 mod pipe;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use crate::device::{Device, Place};
 use crate::error::{Error, Result};
 use crate::io::{Mode, Statistics};
 use crate::pool::Piece;
+use crate::store::Stores;
 
 pub use commit::{Step, real_name};
 #[cfg(any(test, feature = "testkit"))]
@@ -19,6 +21,7 @@ pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
+pub use object::{CLAIM, Claim, ObjectSink};
 pub use pipe::PipeSink;
 
 /// An append-only home for one family.
@@ -115,6 +118,8 @@ pub struct Options {
     pub queue_depth: usize,
     /// How files are written.
     pub mode: Mode,
+    /// The object stores of the job.
+    pub stores: Stores,
     /// Called before each step of the commit: where a test lets it fail.
     #[cfg(any(test, feature = "testkit"))]
     pub hook: Option<StepHook>,
@@ -131,6 +136,7 @@ impl Options {
             expected_size: None,
             queue_depth: 4,
             mode: Mode::Auto,
+            stores: Stores::default(),
             #[cfg(any(test, feature = "testkit"))]
             hook: None,
         }
@@ -144,12 +150,13 @@ impl Options {
 pub fn open(device: &Device, options: Options) -> Result<Box<dyn Sink>> {
     match device.place() {
         Place::File(path) => Ok(Box::new(FileSink::create(&device.to_string(), path, options)?)),
+        Place::Object { bucket, key } => Ok(Box::new(ObjectSink::create(&device.to_string(), bucket, key, &options)?)),
         Place::Null => Ok(Box::new(NullSink::new())),
         Place::Pipe => Ok(Box::new(PipeSink::stdout()?)),
         Place::Directory(path) if path.is_dir() => {
             Err(Error::usage(device.to_string(), "is a directory, where one file is needed", "name the file in it"))
         }
-        Place::Directory(_) => Err(Error::usage(
+        Place::Directory(_) | Place::Prefix { .. } => Err(Error::usage(
             device.to_string(),
             "names a directory",
             "name a file, or make names with --name-template",

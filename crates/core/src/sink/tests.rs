@@ -83,11 +83,11 @@ fn every_sink_conforms() {
             let directory = crate::io::directory_on_disk();
             let path = |name: &str| directory.path().join(name);
             let next = std::cell::Cell::new(0);
-            let make = |name: &str| -> Box<dyn Sink> {
+            let make = |name: &str| -> Result<Box<dyn Sink>> {
                 next.set(next.get() + 1);
                 let set_id = format!("0192f0c1-2b3a-7c4d-8e5f-{:012}", next.get());
                 let options = Options { mode, expected_size, ..Options::new(set_id) };
-                Box::new(create(&path(name), options).unwrap())
+                Ok(Box::new(create(&path(name), options)?))
             };
             sink_conforms(make, Some(|name: &str| fs::read(path(name)).unwrap_or_default()));
             let left = fs::read_dir(directory.path()).unwrap().filter(|entry| {
@@ -97,8 +97,10 @@ fn every_sink_conforms() {
             assert_eq!(left.count(), 0, "no working name is left");
         }
     }
-    sink_conforms(|_| Box::new(NullSink::new()), None::<fn(&str) -> Vec<u8>>);
-    sink_conforms(|name| Box::new(PipeSink::new(name, tempfile::tempfile().unwrap())), None::<fn(&str) -> Vec<u8>>);
+    sink_conforms(|_| Ok(Box::new(NullSink::new())), None::<fn(&str) -> Vec<u8>>);
+    let pipe =
+        |name: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(PipeSink::new(name, tempfile::tempfile().unwrap()))) };
+    sink_conforms(pipe, None::<fn(&str) -> Vec<u8>>);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! and a line in [`open`].
 
 mod file;
+mod object;
 mod pipe;
 #[cfg(test)]
 mod tests;
@@ -13,8 +14,10 @@ use crate::error::{Error, Result};
 use crate::io::Mode;
 use crate::pool::{Piece, Pool};
 use crate::sink::DeviceAccount;
+use crate::store::Stores;
 
 pub use file::FileSupply;
+pub use object::ObjectSupply;
 pub use pipe::PipeSupply;
 
 /// One family, read from its start to its end, with read-ahead.
@@ -42,13 +45,22 @@ pub trait Supply: Send {
 ///
 /// # Errors
 /// A usage error for `nul:`, which holds nothing, and for a directory.
-pub fn open(device: &Device, pool: &Arc<Pool>, queue_depth: usize, mode: Mode) -> Result<Box<dyn Supply>> {
+pub fn open(
+    device: &Device,
+    pool: &Arc<Pool>,
+    queue_depth: usize,
+    mode: Mode,
+    stores: &Stores,
+) -> Result<Box<dyn Supply>> {
     let shown = device.to_string();
     match device.place() {
         Place::File(path) => Ok(Box::new(FileSupply::open(&shown, path, pool, queue_depth, mode)?)),
+        Place::Object { bucket, key } => {
+            Ok(Box::new(ObjectSupply::open(&shown, bucket, key, pool, queue_depth, stores)?))
+        }
         Place::Pipe => Ok(Box::new(PipeSupply::stdin(pool)?)),
         Place::Null => Err(Error::usage(shown, "holds nothing that could be read", "name the families of a backup")),
-        Place::Directory(_) => {
+        Place::Directory(_) | Place::Prefix { .. } => {
             Err(Error::usage(shown, "is a directory, where one file is needed", "name the file in it"))
         }
     }

@@ -40,8 +40,13 @@ fn nothing_can_be_read_from_nul_a_directory_a_missing_file_or_a_named_pipe() {
     fs::create_dir(directory.path().join("inner")).unwrap();
     let fifo = directory.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
-    let refused =
-        |text: String| open(&Device::parse(&text).unwrap(), &pool, 1, Mode::Auto).err().unwrap().verdict().exit_code();
+    let refused = |text: String| {
+        open(&Device::parse(&text).unwrap(), &pool, 1, Mode::Auto, &Stores::default())
+            .err()
+            .unwrap()
+            .verdict()
+            .exit_code()
+    };
     let inside = |name: &str| format!("{}/{name}", directory.path().display());
     assert_eq!(refused("nul:".into()), 2);
     assert_eq!(refused(inside("")), 2);

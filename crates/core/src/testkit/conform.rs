@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::Result;
 use crate::pool::{Piece, Pool};
 use crate::sink::Sink;
 use crate::supply::Supply;
@@ -15,12 +16,12 @@ const TRANSFER: usize = 64 << 10;
 ///
 /// # Panics
 /// When the sink does not conform.
-pub fn sink_conforms<B: Fn(&str) -> Vec<u8>>(make: impl Fn(&str) -> Box<dyn Sink>, read_back: Option<B>) {
+pub fn sink_conforms<B: Fn(&str) -> Vec<u8>>(make: impl Fn(&str) -> Result<Box<dyn Sink>>, read_back: Option<B>) {
     let pool = Pool::new(8, TRANSFER).expect("memory for the test");
     for (index, length) in [0, 1, 4095, 4096, TRANSFER, 20 * TRANSFER, 20 * TRANSFER + 12_345].into_iter().enumerate() {
         let name = format!("whole-{index}");
         let bytes = pattern(length);
-        let mut sink = make(&name);
+        let mut sink = make(&name).expect("open");
         write_all(&mut *sink, &pool, &bytes);
         sink.sync().expect("sync");
         assert_eq!(sink.in_flight(), 0, "sync leaves nothing in flight");
@@ -41,11 +42,11 @@ pub fn sink_conforms<B: Fn(&str) -> Vec<u8>>(make: impl Fn(&str) -> Box<dyn Sink
 }
 
 fn the_order_of_calls_is_kept<B: Fn(&str) -> Vec<u8>>(
-    make: &impl Fn(&str) -> Box<dyn Sink>,
+    make: &impl Fn(&str) -> Result<Box<dyn Sink>>,
     pool: &Arc<Pool>,
     read_back: &Option<B>,
 ) {
-    let mut sink = make("gap");
+    let mut sink = make("gap").expect("open");
     write_all(&mut *sink, pool, &pattern(TRANSFER));
     let mut buffer = pool.take().expect("a buffer");
     buffer.fill(1);
@@ -54,7 +55,7 @@ fn the_order_of_calls_is_kept<B: Fn(&str) -> Vec<u8>>(
     drop(sink);
     assert_nothing(read_back, "gap", "a family with a gap");
 
-    let mut sink = make("settle");
+    let mut sink = make("settle").expect("open");
     write_all(&mut *sink, pool, &pattern(3 * TRANSFER));
     sink.settle(1).expect("settle");
     assert!(sink.in_flight() <= 1);
@@ -63,14 +64,14 @@ fn the_order_of_calls_is_kept<B: Fn(&str) -> Vec<u8>>(
 }
 
 fn what_is_not_published_leaves_nothing<B: Fn(&str) -> Vec<u8>>(
-    make: &impl Fn(&str) -> Box<dyn Sink>,
+    make: &impl Fn(&str) -> Result<Box<dyn Sink>>,
     pool: &Arc<Pool>,
     read_back: &Option<B>,
 ) {
     for synced in [false, true] {
         for dropped in [false, true] {
             let name = format!("gone-{synced}-{dropped}");
-            let mut sink = make(&name);
+            let mut sink = make(&name).expect("open");
             write_all(&mut *sink, pool, &pattern(5 * TRANSFER + 1));
             if synced {
                 sink.sync().expect("sync");
@@ -84,31 +85,42 @@ fn what_is_not_published_leaves_nothing<B: Fn(&str) -> Vec<u8>>(
             assert_nothing(read_back, &name, "an abandoned family");
         }
     }
-    let mut sink = make("taken-back");
+    let mut sink = make("taken-back").expect("open");
     write_all(&mut *sink, pool, &pattern(TRANSFER));
     sink.sync().expect("sync");
     sink.publish().expect("publish");
     sink.abandon();
     drop(sink);
     assert_nothing(read_back, "taken-back", "a family abandoned after it was published");
-    drop(make("taken-back")); // The name is free again.
+    drop(make("taken-back").expect("the name is free again"));
 }
 
 fn nothing_is_overwritten<B: Fn(&str) -> Vec<u8>>(
-    make: &impl Fn(&str) -> Box<dyn Sink>,
+    make: &impl Fn(&str) -> Result<Box<dyn Sink>>,
     pool: &Arc<Pool>,
     read_back: &Option<B>,
 ) {
     let Some(read_back) = read_back else { return };
-    let (mut first, mut second) = (make("twice"), make("twice"));
+    let mut first = make("twice").expect("open");
     let (one, two) = (pattern(TRANSFER), pattern(2 * TRANSFER));
     write_all(&mut *first, pool, &one);
-    write_all(&mut *second, pool, &two);
+    // A device that can tells the second one at once.
+    let second = make("twice").map(|mut second| {
+        write_all(&mut *second, pool, &two);
+        second.sync().expect("sync");
+        second
+    });
     first.sync().expect("sync");
-    second.sync().expect("sync");
     first.publish().expect("publish");
-    assert!(second.publish().is_err(), "a name that was taken meanwhile is not overwritten");
-    second.abandon();
+    if let Ok(mut second) = second {
+        assert!(second.publish().is_err(), "a name that was taken meanwhile is not overwritten");
+        second.abandon();
+    }
+    assert!(read_back("twice") == one, "the one who came first is untouched");
+    if let Ok(mut third) = make("twice") {
+        third.sync().expect("sync");
+        assert!(third.publish().is_err(), "nor is one that was there before");
+    }
     assert!(read_back("twice") == one, "the one who came first is untouched");
 }
 

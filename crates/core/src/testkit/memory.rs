@@ -204,7 +204,7 @@ mod tests {
         let shelves: RefCell<HashMap<String, Shelf>> = RefCell::default();
         let shelf = |name: &str| Arc::clone(shelves.borrow_mut().entry(name.to_owned()).or_default());
         sink_conforms(
-            |name| Box::new(MemorySink::new(name, &shelf(name), false)),
+            |name| Ok(Box::new(MemorySink::new(name, &shelf(name), false))),
             Some(|name: &str| shelf(name).lock().unwrap().clone()),
         );
         supply_conforms(|bytes, pool| {

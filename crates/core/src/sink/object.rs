@@ -1,0 +1,490 @@
+//! A family in an object store: parts in flight, seen by nobody before the upload is completed.
+//!
+//! ```text
+//! written      an unfinished upload    KEY.claim, which says whose it is
+//! published    KEY
+//! ```
+//! The claim is written where there is none (`If-None-Match: *`), so that of two backups to one key only one begins; a completed
+//! upload cannot be made conditional in the same way by every store. See `docs/decisions/0010-object-stores.md`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use object_store::PutPayload;
+use serde::{Deserialize, Serialize};
+
+use super::{DeviceAccount, Options, Sink, out_of_order};
+use crate::error::{Error, Result};
+use crate::io::Statistics;
+use crate::pool::Piece;
+use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
+
+/// The most parts of an object in most stores.
+const PARTS_MAX: u64 = 10_000;
+/// The size of a part as long as an object is not expected to be larger than that times [`PARTS_EVEN`]: S3 takes no less than
+/// 5 MiB, and much less than this is slow where each request takes its time.
+const PART_SIZE: u64 = 8 << 20;
+/// So many parts are of the first size; then it doubles, and again after each further thousand. An object of 5 TiB, the largest
+/// there can be, has fewer than [`PARTS_MAX`] parts then, whatever was expected.
+const PARTS_EVEN: u64 = 1_000;
+/// What follows the key in the name of its claim.
+pub const CLAIM: &str = ".claim";
+/// The longest claim that is read, in bytes.
+const CLAIM_MAX: u64 = 64 << 10;
+
+/// What stands in a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The media set that is written.
+    pub set: String,
+    /// The unfinished upload, for whoever has to give it up.
+    pub upload: String,
+    /// When it was begun, by the clock of who began it: RFC 3339.
+    pub begun: String,
+}
+
+/// A sink that writes an object.
+pub struct ObjectSink {
+    device: String,
+    set_id: String,
+    /// Keeps the threads of the requests.
+    _stores: Stores,
+    bucket: Arc<Bucket>,
+    key: String,
+    upload: Upload,
+    /// The size of the first parts, in bytes.
+    part_size: u64,
+    partial: Partial,
+    length: u64,
+    parts: Vec<Option<Part>>,
+    /// Uploads under way, by the numbers of their parts.
+    uploading: BTreeMap<usize, Request>,
+    depth: usize,
+    done: (Sender<Done>, Receiver<Done>),
+    progress: Progress,
+    failed: bool,
+    statistics: Statistics,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Synced,
+    Published,
+    /// Abandoned, or dead: nothing is left to be done.
+    Gone,
+}
+
+/// An upload of a part that has ended.
+struct Done {
+    number: usize,
+    bytes: usize,
+    took: Duration,
+    result: Result<Part>,
+}
+
+impl ObjectSink {
+    /// Begins the upload and claims the key; `device` is the family's name in messages.
+    ///
+    /// # Errors
+    /// Before anything is written: what the store refuses, an object under that key without `init`, another backup that has the claim.
+    pub fn create(device: &str, bucket: &str, key: &str, options: &Options) -> Result<Self> {
+        let stores = options.stores.clone();
+        let bucket = stores.bucket(bucket)?;
+        let upload = bucket.begin(key, &options.set_id)?;
+        let mut sink = Self {
+            device: device.to_owned(),
+            set_id: options.set_id.clone(),
+            _stores: stores,
+            bucket,
+            key: key.to_owned(),
+            upload,
+            part_size: part_size(options.expected_size.unwrap_or(0)),
+            partial: Partial::default(),
+            length: 0,
+            parts: Vec::new(),
+            uploading: BTreeMap::new(),
+            depth: options.queue_depth,
+            done: unbounded(),
+            progress: Progress::Open,
+            failed: false,
+            statistics: Statistics::default(),
+        };
+        if let Err(error) = sink.claim(options.init) {
+            let _ = sink.bucket.abort(&sink.key, &sink.upload); // The reason is known already.
+            sink.progress = Progress::Gone;
+            return Err(error);
+        }
+        Ok(sink)
+    }
+
+    fn claim_key(&self) -> String {
+        format!("{}{CLAIM}", self.key)
+    }
+
+    /// Makes the key ours, unless another backup has it or something stands there.
+    fn claim(&self, init: bool) -> Result<()> {
+        let claim = Claim {
+            set: self.set_id.clone(),
+            upload: self.upload.0.clone(),
+            begun: jiff::Timestamp::now().to_string(),
+        };
+        let text = serde_json::to_vec(&claim).map_err(|error| out_of_order(&self.device, error))?;
+        let claim_key = self.claim_key();
+        let there = if self.bucket.put_new(&claim_key, text.clone())? {
+            self.bucket.head(&self.key)
+        } else {
+            let there = self.bucket.head(&self.key)?;
+            let other = read_claim(&self.bucket, &claim_key)?;
+            let finished = there.as_ref().is_some_and(|there| there.set.as_ref() == Some(&other.set));
+            if !finished {
+                return Err(self.claimed(&other));
+            }
+            // Its backup was killed between its last two steps.
+            self.bucket.remove(&claim_key)?;
+            if !self.bucket.put_new(&claim_key, text)? {
+                return Err(self.claimed(&other));
+            }
+            Ok(there)
+        };
+        match there {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) if init => Ok(()),
+            Ok(Some(_)) => {
+                let _ = self.bucket.remove(&claim_key); // The reason is known already.
+                Err(Error::refused(
+                    &self.device,
+                    "exists already, and nothing is overwritten",
+                    "name another key, or a prefix that ends in `/`, where every backup gets names of its own; or replace it with --init",
+                ))
+            }
+            Err(error) => {
+                let _ = self.bucket.remove(&claim_key); // As above.
+                Err(error)
+            }
+        }
+    }
+
+    fn claimed(&self, by: &Claim) -> Error {
+        Error::refused(
+            &self.device,
+            format!("is claimed by the backup of media set {}, begun at {}", by.set, by.begun),
+            format!(
+                "wait for that backup; if it was killed, remove `{}`, and let the bucket's lifecycle remove unfinished uploads",
+                self.bucket.url(&self.claim_key())
+            ),
+        )
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.failed || self.progress == Progress::Gone {
+            return Err(Error::refused(&self.device, "an earlier operation on this family failed", ""));
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind that the family is lost.
+    fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.failed |= result.is_err();
+        result
+    }
+
+    /// The size of the part that comes next.
+    fn next_part(&self) -> u64 {
+        let doublings = self.parts.len() as u64 / PARTS_EVEN;
+        self.part_size << doublings
+    }
+
+    fn write_checked(&mut self, offset: u64, piece: Piece) -> Result<()> {
+        if offset != self.length || self.progress != Progress::Open {
+            let what =
+                format!("a write at {offset} came after one that ended at {} ({:?})", self.length, self.progress);
+            return Err(out_of_order(&self.device, what));
+        }
+        self.length += piece.len() as u64;
+        self.partial.push(piece);
+        while self.partial.length >= self.next_part() {
+            self.send(self.next_part())?;
+        }
+        Ok(())
+    }
+
+    /// Uploads the first `length` bytes of what waits as the next part.
+    fn send(&mut self, length: u64) -> Result<()> {
+        let number = self.parts.len();
+        if number as u64 >= PARTS_MAX {
+            return Err(Error::refused(
+                &self.device,
+                format!("would have more than {PARTS_MAX} parts"),
+                "use more --stripes",
+            ));
+        }
+        while self.uploading.len() >= self.depth {
+            self.await_part()?;
+        }
+        let payload = self.partial.take(length as usize);
+        self.parts.push(None);
+        let (bucket, key, upload) = (Arc::clone(&self.bucket), self.key.clone(), self.upload.clone());
+        let (done, bytes, begun) = (self.done.0.clone(), payload.content_length(), Instant::now());
+        let work = async move { bucket.write_part(&key, &upload, number, payload).await };
+        let request = self.bucket.start(&self.key, work, move |result| {
+            let _ = done.send(Done { number, bytes, took: begun.elapsed(), result }); // The sink may be gone.
+        });
+        self.uploading.insert(number, request);
+        self.statistics.queue_depth_sum += self.uploading.len() as u64;
+        Ok(())
+    }
+
+    /// Waits for the end of one upload. Each has a deadline.
+    fn await_part(&mut self) -> Result<()> {
+        let Ok(Done { number, bytes, took, result }) = self.done.1.recv() else { return Err(Error::Halted) };
+        self.uploading.remove(&number);
+        self.parts[number] = Some(result?);
+        self.statistics.operations += 1;
+        self.statistics.bytes += bytes as u64;
+        self.statistics.latency.record(took);
+        Ok(())
+    }
+
+    /// Brings every buffer home, whatever becomes of its bytes.
+    fn let_go(&mut self) {
+        std::mem::take(&mut self.uploading).into_values().for_each(Request::end);
+        self.partial = Partial::default();
+    }
+
+    fn settle_checked(&mut self, in_flight: usize) -> Result<()> {
+        while self.in_flight() > in_flight {
+            if !self.uploading.is_empty() {
+                self.await_part()?;
+            } else {
+                self.partial.stage(self.next_part() as usize);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_checked(&mut self) -> Result<()> {
+        if self.progress != Progress::Open {
+            return Ok(());
+        }
+        if self.partial.length > 0 {
+            self.send(self.partial.length)?;
+        }
+        self.settle_checked(0)?;
+        self.progress = Progress::Synced;
+        Ok(())
+    }
+
+    fn publish_checked(&mut self) -> Result<()> {
+        if self.progress != Progress::Synced {
+            return Err(out_of_order(&self.device, "published before it was synced"));
+        }
+        let parts = self.parts.iter().cloned().collect::<Option<Vec<_>>>();
+        let parts = parts.ok_or_else(|| out_of_order(&self.device, "a part was not uploaded"))?;
+        let completed = self.bucket.complete(&self.key, &self.upload, parts);
+        self.progress = Progress::Published;
+        // The answer may have been lost, or be too good: what counts is what stands there.
+        let there = self.bucket.head(&self.key)?;
+        let whole =
+            there.as_ref().is_some_and(|there| there.size == self.length && there.set.as_deref() == Some(&self.set_id));
+        match (whole, completed) {
+            (true, _) => {}
+            (false, Err(error)) => return Err(error),
+            (false, Ok(())) => {
+                let size = there.map_or_else(|| "nothing".to_owned(), |there| format!("{} bytes", there.size));
+                let why =
+                    format!("the store says that it is complete, and shows {size} where {} were written", self.length);
+                return Err(Error::refused(&self.device, why, "do not trust this store with a backup"));
+            }
+        }
+        let _ = self.bucket.remove(&self.claim_key()); // Whoever finds it sees that the object is there.
+        Ok(())
+    }
+}
+
+fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
+    let bytes = bucket.read(key, 0..CLAIM_MAX, None)?;
+    serde_json::from_slice(&bytes).map_err(|_| {
+        let hint = "remove it, if no backup is running: it is a claim on the key before `.claim`";
+        Error::refused(bucket.url(key), "is no claim of fullbore", hint)
+    })
+}
+
+/// The size of the first parts of an object that is expected to be so long: an even number of MiB.
+fn part_size(expected: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    // A tenth more than is expected, for what is estimated.
+    let needed = (expected / 10 * 11).div_ceil(PARTS_EVEN).div_ceil(MIB) * MIB;
+    needed.max(PART_SIZE)
+}
+
+/// What is no whole part yet: first what was copied, then pieces in the pool's buffers.
+#[derive(Default)]
+struct Partial {
+    staged: Vec<u8>,
+    pieces: Vec<Piece>,
+    length: u64,
+}
+
+impl Partial {
+    fn push(&mut self, piece: Piece) {
+        if !piece.is_empty() {
+            self.length += piece.len() as u64;
+            self.pieces.push(piece);
+        }
+    }
+
+    /// The first `length` bytes, without a copy; what was staged is no more than these.
+    fn take(&mut self, length: usize) -> PutPayload {
+        let mut bytes = Vec::with_capacity(self.pieces.len() + 1);
+        let mut left = length - self.staged.len();
+        if !self.staged.is_empty() {
+            bytes.push(Bytes::from(std::mem::take(&mut self.staged)));
+        }
+        let mut rest = Vec::new();
+        for piece in self.pieces.drain(..) {
+            let taken = piece.len().min(left);
+            if taken > 0 {
+                bytes.push(Bytes::from_owner(piece.slice(0..taken)));
+            }
+            if taken < piece.len() {
+                rest.push(piece.slice(taken..piece.len()));
+            }
+            left -= taken;
+        }
+        self.pieces = rest;
+        self.length -= length as u64;
+        PutPayload::from_iter(bytes)
+    }
+
+    /// Copies what stands in the pool's buffers, which go home: somebody may wait for them, and the part is not full.
+    fn stage(&mut self, part: usize) {
+        if self.staged.capacity() == 0 {
+            self.staged.reserve_exact(part);
+        }
+        for piece in self.pieces.drain(..) {
+            self.staged.extend_from_slice(&piece);
+        }
+    }
+}
+
+impl Sink for ObjectSink {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn write(&mut self, offset: u64, piece: Piece) -> Result<()> {
+        self.check()?;
+        let written = self.write_checked(offset, piece);
+        self.noted(written)
+    }
+
+    fn settle(&mut self, in_flight: usize) -> Result<()> {
+        self.check()?;
+        let settled = self.settle_checked(in_flight);
+        self.noted(settled)
+    }
+
+    /// The part that is not full counts too while it holds buffers.
+    fn in_flight(&self) -> usize {
+        self.uploading.len() + usize::from(!self.partial.pieces.is_empty())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        let synced = self.sync_checked();
+        self.noted(synced)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        self.check()?;
+        let published = self.publish_checked();
+        self.noted(published)
+    }
+
+    /// What it replaced was gone with the last step of [`publish`](Sink::publish).
+    fn retire(&mut self) -> Result<()> {
+        self.check()
+    }
+
+    fn abandon(&mut self) {
+        self.failed = true;
+        if self.progress == Progress::Gone {
+            return;
+        }
+        self.let_go();
+        // As far as the store lets us: what stays has a claim that tells of it.
+        if self.progress == Progress::Published {
+            let ours = |there: &Head| there.set.as_deref() == Some(&self.set_id);
+            if matches!(self.bucket.head_at_last(&self.key), Ok(Some(there)) if ours(&there)) {
+                let _ = self.bucket.remove(&self.key);
+            }
+        }
+        if self.bucket.abort(&self.key, &self.upload).is_ok() {
+            let _ = self.bucket.remove(&self.claim_key());
+        }
+        self.progress = Progress::Gone;
+    }
+
+    fn account(&self) -> DeviceAccount {
+        DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
+    }
+
+    #[cfg(any(test, feature = "testkit"))]
+    fn die(&mut self) {
+        self.let_go();
+        self.progress = Progress::Gone;
+    }
+}
+
+impl Drop for ObjectSink {
+    fn drop(&mut self) {
+        if self.progress != Progress::Published {
+            self.abandon();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    #[test]
+    fn an_object_of_any_size_has_fewer_parts_than_stores_take() {
+        for (expected, actual) in [(0, 5_u64 << 40), (5 << 40, 5 << 40), (100 << 30, 300 << 30), (1, 1)] {
+            let (first, mut at, mut parts) = (part_size(expected), 0, 0);
+            while at < actual {
+                at += first << (parts / PARTS_EVEN);
+                parts += 1;
+            }
+            assert!(parts < PARTS_MAX, "{expected} expected, {actual} written: {parts} parts");
+        }
+    }
+
+    #[test]
+    fn a_part_is_made_of_staged_bytes_and_pieces_and_leaves_the_rest() {
+        let pool = Pool::new(3, 4096).unwrap();
+        let mut partial = Partial::default();
+        let mut expected = Vec::new();
+        for fill in 0..3_u8 {
+            let mut buffer = pool.take().unwrap();
+            buffer.fill(fill);
+            expected.extend_from_slice(&buffer[..1000]);
+            partial.push(Piece::new(buffer, 0..1000));
+            if fill == 0 {
+                partial.stage(2500);
+                assert_eq!(pool.free(), 3);
+            }
+        }
+        let part: Vec<u8> = partial.take(2500).iter().flat_map(|bytes| bytes.to_vec()).collect();
+        assert_eq!((part.as_slice(), partial.length), (&expected[..2500], 500));
+        let rest: Vec<u8> = partial.take(500).iter().flat_map(|bytes| bytes.to_vec()).collect();
+        assert_eq!(rest, expected[2500..]);
+        assert_eq!(pool.free(), 3);
+    }
+}

@@ -1,0 +1,383 @@
+//! One bucket: the requests that sinks and supplies need, each with a deadline.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, RetryConfig,
+};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::{Control, explained, in_the_end};
+use crate::error::{Error, Result};
+use crate::pool::Buffer;
+
+/// How often a request is tried again; the job's patience may end it before.
+const RETRIES: usize = 10;
+/// One try may take a quarter of the patience, and none begins after half of it: so what the last one failed of is said,
+/// and not only that the time is up.
+const ONE_TRY: u32 = 4;
+const ALL_RETRIES: u32 = 2;
+/// How long is waited before the second try of what a retry might do twice; each further time twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long it may take to be connected.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The metadata of an object that says which set it belongs to: how a lost answer to the last request is told from a failure.
+const SET: &str = "fullbore-set";
+
+/// A bucket at the endpoint that the environment names.
+pub struct Bucket {
+    name: String,
+    store: AmazonS3,
+    control: Arc<Control>,
+    handle: Handle,
+}
+
+/// A request that runs on its own.
+pub struct Request {
+    task: JoinHandle<()>,
+    handle: Handle,
+}
+
+impl Request {
+    /// Gives it up; when this returns, it holds no buffer any more.
+    pub fn end(self) {
+        self.task.abort();
+        let _ = self.handle.block_on(self.task); // That it was given up.
+    }
+}
+
+/// What a store says of an object without giving it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes.
+    pub size: u64,
+    /// Another one when the object is replaced.
+    pub tag: Option<String>,
+    /// The media set that it was written for, if fullbore wrote it.
+    pub set: Option<String>,
+}
+
+/// One object in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its whole key.
+    pub key: String,
+    /// Bytes.
+    pub size: u64,
+    /// When it was written, in microseconds since 1970, by the store's clock.
+    pub modified: i64,
+}
+
+/// A multipart upload that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload(pub String);
+
+/// A part that the store has.
+#[derive(Debug, Clone)]
+pub struct Part(PartId);
+
+/// Tries what the crate tries only once, for a second try of it might do it twice: here that does no harm. Of an upload that was
+/// begun twice one is never finished, which costs nothing but its name.
+async fn persistently<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
+where
+    F: Future<Output = object_store::Result<T>>,
+{
+    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    loop {
+        match once().await {
+            // What the network or the store did not let through; anything else stays as it is.
+            Err(StoreError::Generic { .. }) if begun.elapsed() + pause < patience / ONE_TRY => {
+                tokio::time::sleep(pause).await;
+            }
+            done => return done,
+        }
+        pause *= 2;
+    }
+}
+
+/// How connections are made: whom to trust, and how long one try may take.
+fn client_options(control: &Control) -> Result<ClientOptions> {
+    let one_try = control.patience / ONE_TRY;
+    let mut options = ClientOptions::new().with_timeout(one_try).with_connect_timeout(one_try.min(CONNECT));
+    if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
+        let pem = std::fs::read(path).map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
+        let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        if certificates.is_empty() {
+            let why = "holds no certificates";
+            return Err(Error::usage(
+                format!("AWS_CA_BUNDLE={path}"),
+                why,
+                "name a file with certificates in PEM form",
+            ));
+        }
+        for certificate in certificates {
+            options = options.with_root_certificate(certificate);
+        }
+    }
+    Ok(options)
+}
+
+impl Bucket {
+    pub(super) fn open(name: &str, control: Arc<Control>, handle: Handle) -> Result<Self> {
+        let thing = format!("s3://{name}");
+        let patience = control.patience;
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: RETRIES,
+            retry_timeout: patience / ALL_RETRIES,
+        };
+        let mut builder = AmazonS3Builder::new().with_retry(retry).with_client_options(client_options(&control)?);
+        // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
+        builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
+        for (name, value) in &control.settings {
+            if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
+                builder = builder.with_config(key, value);
+            }
+        }
+        let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
+        let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key));
+        if endpoint.is_some_and(|url| url.to_ascii_lowercase().starts_with("http://")) {
+            // Whoever writes http:// means it.
+            builder = builder.with_allow_http(true);
+        }
+        builder = builder.with_bucket_name(name);
+        let store = builder.build().map_err(|error| explained("open", &thing, &error))?;
+        Ok(Self { name: name.to_owned(), store, control, handle })
+    }
+
+    /// The object as a user names it.
+    pub fn url(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.name)
+    }
+
+    /// The bucket's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn path(&self, key: &str) -> Result<Path> {
+        let wrong = |error: object_store::path::Error| {
+            Error::usage(
+                self.url(key),
+                format!("is no name for an object: {error}"),
+                "use a key without empty parts, `.` and `..`",
+            )
+        };
+        Path::parse(key).map_err(wrong)
+    }
+
+    fn ask<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let url = self.url(key);
+        self.handle.block_on(self.control.answered(&url, work))
+    }
+
+    fn tidy<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let url = self.url(key);
+        self.handle.block_on(in_the_end(&url, work))
+    }
+
+    /// Starts `work` and gives what came of it to `then`, on a thread of the runtime.
+    pub fn start<T: Send + 'static>(
+        &self,
+        key: &str,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        then: impl FnOnce(Result<T>) + Send + 'static,
+    ) -> Request {
+        let (control, url) = (Arc::clone(&self.control), self.url(key));
+        let task = self.handle.spawn(async move { then(control.answered(&url, work).await) });
+        Request { task, handle: self.handle.clone() }
+    }
+
+    /// What is under that key; nothing if there is nothing.
+    pub fn head(&self, key: &str) -> Result<Option<Head>> {
+        self.ask(key, self.head_of(key))
+    }
+
+    /// The same, also when the job is stopped.
+    pub fn head_at_last(&self, key: &str) -> Result<Option<Head>> {
+        self.tidy(key, self.head_of(key))
+    }
+
+    async fn head_of(&self, key: &str) -> Result<Option<Head>> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.store.get_opts(&self.path(key)?, options).await {
+            Ok(found) => Ok(Some(Head {
+                size: found.meta.size,
+                tag: found.meta.e_tag.clone(),
+                set: found.attributes.get(&Attribute::Metadata(SET.into())).map(|set| set.to_string()),
+            })),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(explained("look at", &self.url(key), &error)),
+        }
+    }
+
+    async fn get(&self, key: &str, range: Range<u64>, tag: Option<String>) -> Result<GetResult> {
+        let options = GetOptions { range: Some(range.into()), if_match: tag, ..GetOptions::default() };
+        let got = self.store.get_opts(&self.path(key)?, options).await;
+        got.map_err(|error| explained("read", &self.url(key), &error))
+    }
+
+    /// The bytes `range` of an object, as it was when it had that tag; fewer where it ends.
+    pub fn read(&self, key: &str, range: Range<u64>, tag: Option<String>) -> Result<Bytes> {
+        self.ask(key, async {
+            let got = self.get(key, range, tag).await?;
+            got.bytes().await.map_err(|error| explained("read", &self.url(key), &error))
+        })
+    }
+
+    /// The first `length` bytes of an object, or all of it; nothing when it is not there, or empty.
+    pub fn read_start(&self, key: &str, length: usize) -> Result<Option<Bytes>> {
+        let path = self.path(key)?;
+        self.ask(key, async {
+            let options = GetOptions { range: Some((0..length as u64).into()), ..GetOptions::default() };
+            let failed = |error: StoreError| explained("read", &self.url(key), &error);
+            match self.store.get_opts(&path, options).await {
+                Ok(got) => got.bytes().await.map(Some).map_err(failed),
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                // Of an empty object no range can be given.
+                Err(error) if error.to_string().contains("InvalidRange") => Ok(None),
+                Err(error) => Err(failed(error)),
+            }
+        })
+    }
+
+    /// Reads `length` bytes from `offset` on into buffers of one size, which have room for them.
+    pub async fn read_into(
+        &self,
+        key: &str,
+        offset: u64,
+        length: usize,
+        tag: Option<String>,
+        mut buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>> {
+        let mut stream = self.get(key, offset..offset + length as u64, tag).await?.into_stream();
+        let size = buffers.first().map_or(1, |buffer| buffer.len());
+        let mut got = 0;
+        while let Some(bytes) = stream.next().await {
+            let bytes = bytes.map_err(|error| explained("read", &self.url(key), &error))?;
+            let mut rest = &bytes[..];
+            while !rest.is_empty() && got < length {
+                let (index, within) = (got / size, got % size);
+                let taken = (size - within).min(length - got).min(rest.len());
+                buffers[index][within..within + taken].copy_from_slice(&rest[..taken]);
+                got += taken;
+                rest = &rest[taken..];
+            }
+            if !rest.is_empty() {
+                return Err(Error::refused(
+                    self.url(key),
+                    "the store gave more bytes than were asked for",
+                    "do not trust this store",
+                ));
+            }
+        }
+        if got < length {
+            let end = offset + got as u64;
+            return Err(Error::damaged(
+                self.url(key),
+                end,
+                "the store's answer ends here, and was announced to be longer",
+            ));
+        }
+        Ok(buffers)
+    }
+
+    /// The objects whose keys begin with `prefix` and have no further `/`.
+    pub fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        let path =
+            if prefix.trim_end_matches('/').is_empty() { None } else { Some(self.path(prefix.trim_end_matches('/'))?) };
+        self.ask(prefix, async {
+            let found = self.store.list_with_delimiter(path.as_ref()).await;
+            let found = found.map_err(|error| explained("list", &self.url(prefix), &error))?;
+            let listed = found.objects.into_iter().map(|object| Listed {
+                key: object.location.to_string(),
+                size: object.size,
+                modified: object.last_modified.timestamp_micros(),
+            });
+            Ok(listed.collect())
+        })
+    }
+
+    /// Writes a small object under a key that is free; false if it is not.
+    pub fn put_new(&self, key: &str, bytes: Vec<u8>) -> Result<bool> {
+        let path = self.path(key)?;
+        let ours = Bytes::from(bytes);
+        let once = || async {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match self.store.put_opts(&path, PutPayload::from_bytes(ours.clone()), options).await {
+                Ok(_) => Ok(true),
+                // It may be ours: the answer to an earlier try was lost.
+                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
+                    Ok(self.store.get(&path).await?.bytes().await? == ours)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        self.ask(key, async {
+            persistently(self.control.patience, once).await.map_err(|error| explained("write", &self.url(key), &error))
+        })
+    }
+
+    /// Removes an object; as well if there is none. Also when the job is stopped.
+    pub fn remove(&self, key: &str) -> Result<()> {
+        let path = self.path(key)?;
+        self.tidy(key, async {
+            match self.store.delete(&path).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(explained("remove", &self.url(key), &error)),
+            }
+        })
+    }
+
+    /// Begins an object of the media set `set`: nobody sees it before it is completed.
+    pub fn begin(&self, key: &str, set: &str) -> Result<Upload> {
+        let path = self.path(key)?;
+        let attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
+        let once = || {
+            let options = PutMultipartOptions { attributes: attributes.clone(), ..PutMultipartOptions::default() };
+            self.store.create_multipart_opts(&path, options)
+        };
+        self.ask(key, async {
+            let begun = persistently(self.control.patience, once).await;
+            begun.map(Upload).map_err(|error| explained("begin to write", &self.url(key), &error))
+        })
+    }
+
+    /// Uploads part `number`, from 0.
+    pub async fn write_part(&self, key: &str, upload: &Upload, number: usize, payload: PutPayload) -> Result<Part> {
+        let path = self.path(key)?;
+        let put = self.store.put_part(&path, &upload.0, number, payload).await;
+        put.map(Part).map_err(|error| explained("write", &self.url(key), &error))
+    }
+
+    /// Makes the object out of its parts. When this returns, the store has it.
+    pub fn complete(&self, key: &str, upload: &Upload, parts: Vec<Part>) -> Result<()> {
+        let path = self.path(key)?;
+        let parts = parts.into_iter().map(|part| part.0).collect();
+        self.ask(key, async {
+            let done = self.store.complete_multipart(&path, &upload.0, parts).await;
+            done.map(drop).map_err(|error| explained("complete", &self.url(key), &error))
+        })
+    }
+
+    /// Gives up an upload: its parts go. Also when the job is stopped.
+    pub fn abort(&self, key: &str, upload: &Upload) -> Result<()> {
+        let path = self.path(key)?;
+        self.tidy(key, async {
+            match self.store.abort_multipart(&path, &upload.0).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(explained("give up the upload of", &self.url(key), &error)),
+            }
+        })
+    }
+}

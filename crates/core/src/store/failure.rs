@@ -1,0 +1,165 @@
+//! What a store refuses, in words that say what to do.
+
+use object_store::Error as StoreError;
+
+use crate::error::Error;
+
+/// The most of a store's own words that is shown, in characters.
+const WORDS_MAX: usize = 300;
+
+/// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
+const KNOWN: [(&str, &str, &str); 28] = [
+    ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),
+    ("InvalidAccessKeyId", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
+    // versitygw's name for it.
+    ("XAdminUserNotFound", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
+    (
+        "SignatureDoesNotMatch",
+        "the secret key does not belong to the access key",
+        "check AWS_SECRET_ACCESS_KEY and AWS_REGION",
+    ),
+    (
+        "InvalidToken",
+        "the session token is not valid",
+        "check AWS_SESSION_TOKEN; leave it unset for keys that are static",
+    ),
+    ("ExpiredToken", "the session token has expired", "get new credentials"),
+    (
+        "RequestTimeTooSkewed",
+        "the clock of this machine differs too much from the store's",
+        "set the clock (timedatectl, chrony)",
+    ),
+    (
+        "AuthorizationHeaderMalformed",
+        "the request is signed for another region than the bucket's",
+        "set AWS_REGION to the bucket's region",
+    ),
+    ("IllegalLocationConstraint", "the bucket is in another region", "set AWS_REGION to the bucket's region"),
+    ("PermanentRedirect", "the bucket is at another endpoint", "set AWS_REGION, or AWS_ENDPOINT_URL, to the bucket's"),
+    ("incorrectly configured region", "the bucket is in another region", "set AWS_REGION to the bucket's region"),
+    (
+        "AccessDenied",
+        "the account may not do this",
+        "it needs to get, put, list and delete objects, and to abort multipart uploads, in this bucket",
+    ),
+    (
+        "NotImplemented",
+        "the store cannot do this",
+        "fullbore needs multipart uploads and conditional writes (If-None-Match)",
+    ),
+    (
+        "SlowDown",
+        "the store asks to slow down, also after many tries",
+        "use fewer --stripes or --throttle, or come back later",
+    ),
+    ("EntityTooSmall", "a part is too small for the store", "this is a defect of fullbore: please report it"),
+    ("EntityTooLarge", "an object or a part is larger than the store takes", "use more --stripes"),
+    ("TooManyParts", "an object has more parts than the store takes", "use more --stripes"),
+    ("InvalidPart", "a part that was uploaded is not there", "try again; somebody may have aborted the upload"),
+    ("NoSuchUpload", "the upload is not there any more", "somebody aborted it, or a lifecycle rule of the bucket did"),
+    ("QuotaExceeded", "the quota of the bucket is used up", "free space there, or choose a stronger --compression"),
+    ("StorageFull", "the store is full", "free space there, or choose a stronger --compression"),
+    (
+        "timed out",
+        "the store gave no answer in time",
+        "look whether the endpoint and the network are alive; --device-timeout makes the wait longer",
+    ),
+    ("reset by peer", "the connection was cut, again and again", "look whether the store and the network are alive"),
+    (
+        "connection closed",
+        "the connection was cut, again and again",
+        "look whether the store and the network are alive",
+    ),
+    ("Connection refused", "nobody listens at the endpoint", "check AWS_ENDPOINT_URL, and whether the store runs"),
+    ("dns error", "the name of the endpoint cannot be resolved", "check AWS_ENDPOINT_URL and AWS_REGION"),
+    (
+        "certificate",
+        "the endpoint's certificate is not trusted",
+        "set AWS_CA_BUNDLE to the file with the authority's certificate",
+    ),
+    (
+        "169.254.169.254",
+        "there are no credentials",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
+    ),
+];
+
+/// The error of a request: `thing` is what it was about, as the user named it, and `action` what was tried, as a verb.
+pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error {
+    let text = whole_text(error);
+    let said = |between: &str| {
+        text.split_once(&format!("<{between}>"))?.1.split_once(&format!("</{between}>")).map(|(words, _)| words)
+    };
+    if let Some((_, why, hint)) = KNOWN
+        .iter()
+        .find(|(mark, ..)| said("Code").map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
+    {
+        let more = said("Message").map(|words| format!(" (the store says: {})", shortened(words))).unwrap_or_default();
+        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), *hint);
+    }
+    let (why, hint) = match error {
+        StoreError::NotFound { .. } if said("Code").is_none_or(|code| code == "NoSuchKey") => {
+            ("it is not there", "check the name; `fullbore list --from s3://…/` shows what is")
+        }
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+            ("the store does not allow it", "check the keys, and what the account may do in this bucket")
+        }
+        StoreError::Precondition { .. } => ("it was replaced meanwhile", "run it again"),
+        _ => ("", "look whether the endpoint and the network are alive"),
+    };
+    let words = match (why, said("Code")) {
+        ("", Some(code)) => format!("the store says {code}: {}", shortened(said("Message").unwrap_or_default())),
+        // Behind the last hyphen stands what it was; before it, what the crate was doing.
+        ("", None) => shortened(text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause)),
+        (why, _) => why.to_owned(),
+    };
+    Error::refused(thing, format!("cannot {action} it: {words}"), hint)
+}
+
+/// The error and all its causes in one line. No request's headers are in them, and so no key.
+fn whole_text(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn shortened(words: &str) -> String {
+    let printable = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let short: String = printable.take(WORDS_MAX).collect();
+    short.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> StoreError {
+        StoreError::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn a_code_of_the_store_becomes_a_cause_and_a_next_step() {
+        let body = "Server returned 403: <Error><Code>SignatureDoesNotMatch</Code><Message>no\u{1b}[1m match</Message><StringToSign>x</StringToSign></Error>";
+        let error = explained("write", "s3://b/k", &generic(body)).to_string();
+        assert!(
+            error.contains("s3://b/k") && error.contains("secret key") && error.contains("AWS_SECRET_ACCESS_KEY"),
+            "{error}"
+        );
+        assert!(!error.contains("StringToSign") && !error.contains('\u{1b}'), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_answer_is_shown_in_the_stores_words() {
+        let error =
+            explained("read", "s3://b/k", &generic("<Code>OddThing</Code><Message>very odd</Message>")).to_string();
+        assert!(error.contains("OddThing") && error.contains("very odd") && error.contains("hint: "), "{error}");
+    }
+}

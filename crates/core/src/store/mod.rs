@@ -1,0 +1,156 @@
+//! Object stores that speak S3. The one place with async code: requests run on a small runtime of the job, and what it gives
+//! to the rest of the program blocks, for no longer than the job's patience.
+//!
+//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
+
+mod bucket;
+mod failure;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use crate::error::{Error, Result};
+
+pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
+use failure::explained;
+
+/// The longest that a request may take, all its retries included, when nothing else is said.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+/// The same for what is tidied up after a failure: whoever stops a job does not want to wait for a store that is dead.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a request looks whether a signal has come.
+const TICK: Duration = Duration::from_millis(100);
+/// Threads that carry requests out. They hash and encrypt as well: one is not enough for two fast devices.
+const THREADS: usize = 2;
+
+/// The stores of one job: its buckets, each opened once, and the threads that their requests run on. Nothing is started
+/// before the first bucket is asked for.
+#[derive(Clone)]
+pub struct Stores {
+    control: Arc<Control>,
+    open: Arc<Mutex<Open>>,
+}
+
+/// How requests are made, and what ends them early.
+struct Control {
+    patience: Duration,
+    /// Variables as in the environment, by their names.
+    settings: Vec<(String, String)>,
+    /// How often requests have been stopped.
+    stopped: watch::Sender<u64>,
+    /// Not 0 once a signal has come.
+    signal: OnceLock<Arc<AtomicUsize>>,
+}
+
+#[derive(Default)]
+struct Open {
+    runtime: Option<Runtime>,
+    buckets: BTreeMap<String, Arc<Bucket>>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Not waiting for a name server that does not answer.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// At the endpoint and with the credentials that the environment names.
+impl Default for Stores {
+    fn default() -> Self {
+        Self::of_environment(PATIENCE)
+    }
+}
+
+impl Stores {
+    /// Stores at the endpoint and with the credentials that the environment names (`AWS_…`), which give a request so long, all
+    /// its retries included.
+    pub fn of_environment(patience: Duration) -> Self {
+        let text = |text: std::ffi::OsString| text.into_string().ok();
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        Self::new(patience, variables.filter(|(name, _)| name.starts_with("AWS_")).collect())
+    }
+
+    /// The same with these variables.
+    pub fn new(patience: Duration, settings: Vec<(String, String)>) -> Self {
+        let control = Control { patience, stopped: watch::Sender::new(0), signal: OnceLock::new(), settings };
+        Self { control: Arc::new(control), open: Arc::default() }
+    }
+
+    /// The bucket of that name, at the endpoint and with the credentials of the environment (`AWS_…`). Asks the store nothing.
+    ///
+    /// # Errors
+    /// The environment contradicts itself, or no thread can be had.
+    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = open.buckets.get(name) {
+            return Ok(Arc::clone(bucket));
+        }
+        let runtime = match open.runtime.take() {
+            Some(runtime) => runtime,
+            None => start()?,
+        };
+        let handle = runtime.handle().clone();
+        open.runtime = Some(runtime);
+        let bucket = Arc::new(Bucket::open(name, Arc::clone(&self.control), handle)?);
+        open.buckets.insert(name.to_owned(), Arc::clone(&bucket));
+        Ok(bucket)
+    }
+
+    /// Ends every request that is under way, except those that tidy up.
+    pub fn stop(&self) {
+        self.control.stopped.send_modify(|times| *times += 1);
+    }
+
+    /// From now on a number in `signal` other than 0 ends every request, except those that tidy up.
+    pub fn heed(&self, signal: &Arc<AtomicUsize>) {
+        let _ = self.control.signal.set(Arc::clone(signal)); // A job has one.
+    }
+}
+
+impl Control {
+    /// Waits for an answer, at most for the job's patience; [`Error::Halted`] when the job is stopped.
+    async fn answered<T>(&self, thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut stopped = self.stopped.subscribe();
+        let patience = self.patience;
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => Err(Error::Halted),
+            () = self.signalled() => Err(Error::Halted),
+            answer = tokio::time::timeout(patience, work) => answer.unwrap_or_else(|_| Err(silent(thing, patience))),
+        }
+    }
+
+    /// Returns once a signal has come.
+    async fn signalled(&self) {
+        while self.signal.get().is_none_or(|signal| signal.load(Ordering::Relaxed) == 0) {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+}
+
+/// Waits for work that tidies up, also of a job that is stopped.
+async fn in_the_end<T>(thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(LAST_PATIENCE, work).await.unwrap_or_else(|_| Err(silent(thing, LAST_PATIENCE)))
+}
+
+fn silent(thing: &str, patience: Duration) -> Error {
+    Error::refused(
+        thing,
+        format!("the store gave no answer within {} s", patience.as_secs()),
+        "look whether the endpoint and the network are alive; --device-timeout makes the wait longer",
+    )
+}
+
+fn start() -> Result<Runtime> {
+    let built = Builder::new_multi_thread().worker_threads(THREADS).thread_name("store").enable_all().build();
+    built.map_err(|error| Error::io("start the threads of", "the object store", error))
+}

@@ -1,0 +1,215 @@
+//! A family in an object store: ranges of it in flight ahead of the one who asks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::Supply;
+use crate::error::{Error, Result};
+use crate::io::Statistics;
+use crate::pool::{Buffer, Piece, Pool};
+use crate::sink::DeviceAccount;
+use crate::store::{Bucket, Request, Stores};
+
+/// The longest range of one request, in bytes: the store's guidance is 8 to 16 MiB.
+const RANGE_MAX: usize = 8 << 20;
+
+/// A supply that reads an object as it was when it was opened: one that is replaced meanwhile is an error.
+pub struct ObjectSupply {
+    device: String,
+    /// Keeps the threads of the requests.
+    _stores: Stores,
+    bucket: Arc<Bucket>,
+    key: String,
+    size: u64,
+    tag: Option<String>,
+    pool: Arc<Pool>,
+    /// The most buffers that it may hold: a plan counts on that ("Why nothing deadlocks", ARCHITECTURE.md).
+    depth: usize,
+    /// How many it holds: of ranges under way, and of those that are not given out yet.
+    held: usize,
+    /// Ranges in order of their offsets, from the next to be given out.
+    ahead: VecDeque<Ahead>,
+    /// Where the next range begins.
+    position: u64,
+    arrived: (Sender<Arrived>, Receiver<Arrived>),
+    failed: bool,
+    statistics: Statistics,
+}
+
+/// A range under way, or what is left of it.
+struct Ahead {
+    offset: u64,
+    length: usize,
+    /// What fills its buffers.
+    request: Option<Request>,
+    /// Its buffers in order, once they are filled.
+    buffers: Option<VecDeque<Buffer>>,
+}
+
+struct Arrived {
+    offset: u64,
+    took: Duration,
+    result: Result<Vec<Buffer>>,
+}
+
+impl ObjectSupply {
+    /// Looks at the object; `device` is the family's name in messages.
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    pub fn open(
+        device: &str,
+        bucket: &str,
+        key: &str,
+        pool: &Arc<Pool>,
+        queue_depth: usize,
+        stores: &Stores,
+    ) -> Result<Self> {
+        let bucket = stores.bucket(bucket)?;
+        let there = bucket.head(key)?.ok_or_else(|| {
+            Error::refused(
+                device,
+                "is not there",
+                "check the name; `fullbore list --from` a prefix that ends in `/` shows what is",
+            )
+        })?;
+        Ok(Self {
+            device: device.to_owned(),
+            _stores: stores.clone(),
+            bucket,
+            key: key.to_owned(),
+            size: there.size,
+            tag: there.tag,
+            pool: Arc::clone(pool),
+            depth: queue_depth,
+            held: 0,
+            ahead: VecDeque::with_capacity(queue_depth),
+            position: 0,
+            arrived: unbounded(),
+            failed: false,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Starts requests while there is room in the queue, a free buffer and something to read. With `wait`, waits for a buffer
+    /// if it holds none: never while the caller is owed a piece, which may be the last buffer of all.
+    fn read_ahead(&mut self, wait: bool) -> Result<()> {
+        while self.held < self.depth && self.position < self.size {
+            let first = match self.pool.try_take() {
+                Some(buffer) => buffer,
+                None if wait && self.ahead.is_empty() => self.pool.take()?,
+                None => return Ok(()),
+            };
+            let left = usize::try_from(self.size - self.position).unwrap_or(usize::MAX);
+            // Half of what it may hold, so that a second request is under way while the first is given out.
+            let share = (self.depth / 2).clamp(1, self.depth - self.held);
+            let wanted = left.min(RANGE_MAX).div_ceil(self.pool.size()).clamp(1, share);
+            let mut buffers = vec![first];
+            buffers.extend(std::iter::from_fn(|| self.pool.try_take()).take(wanted - 1));
+            let length = left.min(buffers.len() * self.pool.size());
+            self.held += buffers.len();
+            self.request(buffers, length);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, buffers: Vec<Buffer>, length: usize) {
+        let offset = self.position;
+        self.position += length as u64;
+        let (bucket, key, tag) = (Arc::clone(&self.bucket), self.key.clone(), self.tag.clone());
+        let (arrived, begun) = (self.arrived.0.clone(), Instant::now());
+        let work = async move { bucket.read_into(&key, offset, length, tag, buffers).await };
+        let request = self.bucket.start(&self.key, work, move |result| {
+            let _ = arrived.send(Arrived { offset, took: begun.elapsed(), result }); // The supply may be gone.
+        });
+        self.ahead.push_back(Ahead { offset, length, request: Some(request), buffers: None });
+        let under_way = self.ahead.iter().filter(|ahead| ahead.request.is_some()).count();
+        self.statistics.queue_depth_sum += under_way as u64;
+    }
+
+    /// Waits for an answer. Each has a deadline.
+    fn await_range(&mut self) -> Result<()> {
+        let Ok(Arrived { offset, took, result }) = self.arrived.1.recv() else { return Err(Error::Halted) };
+        let buffers = result?;
+        self.statistics.latency.record(took);
+        self.statistics.operations += 1;
+        if let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.offset == offset) {
+            self.statistics.bytes += ahead.length as u64;
+            ahead.buffers = Some(buffers.into());
+            ahead.request = None;
+        }
+        Ok(())
+    }
+
+    fn next_checked(&mut self) -> Result<Option<Piece>> {
+        self.read_ahead(true)?;
+        while self.ahead.front().is_some_and(|first| first.buffers.is_none()) {
+            self.await_range()?;
+        }
+        let Some(first) = self.ahead.front_mut() else { return Ok(None) };
+        let Some(buffer) = first.buffers.as_mut().and_then(VecDeque::pop_front) else {
+            return Err(Error::refused(&self.device, "a range came without its bytes", ""));
+        };
+        self.held -= 1;
+        let length = first.length.min(buffer.len());
+        first.length -= length;
+        if first.length == 0 {
+            self.ahead.pop_front();
+            // The room of the one given out is used at once: the store does not wait for the next call.
+            self.read_ahead(false)?;
+        }
+        Ok(Some(Piece::new(buffer, 0..length)))
+    }
+}
+
+impl Supply for ObjectSupply {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn size(&self) -> Option<u64> {
+        Some(self.size)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let end = self.size.min(offset.saturating_add(buffer.len() as u64));
+        if offset >= end {
+            return Ok(0);
+        }
+        let bytes = self.bucket.read(&self.key, offset..end, self.tag.clone())?;
+        let whole = bytes.len() as u64 == end - offset;
+        if !whole {
+            let end = offset + bytes.len() as u64;
+            return Err(Error::damaged(
+                &self.device,
+                end,
+                "the store's answer ends here, and was announced to be longer",
+            ));
+        }
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn next(&mut self) -> Result<Option<Piece>> {
+        if self.failed {
+            return Err(Error::refused(&self.device, "an earlier read of this family failed", ""));
+        }
+        let next = self.next_checked();
+        self.failed = next.is_err();
+        next
+    }
+
+    fn account(&self) -> DeviceAccount {
+        DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
+    }
+}
+
+impl Drop for ObjectSupply {
+    /// Every buffer comes home before it is gone, also those that requests under way still write into.
+    fn drop(&mut self) {
+        self.ahead.drain(..).filter_map(|ahead| ahead.request).for_each(Request::end);
+    }
+}

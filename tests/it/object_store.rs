@@ -1,0 +1,299 @@
+//! Backups in a real object store: there and back, what is refused, and what goes wrong on the way.
+
+use std::time::{Duration, Instant};
+
+use fullbore_test_servers::{At, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
+
+use crate::database::{self, Shape};
+use crate::program::{self, Ended, Running};
+use crate::world::World;
+
+/// So long that no object is one part.
+fn large() -> World {
+    World::with_shape(Shape { rows: 40_000, ..Shape::default() })
+}
+
+fn store() -> ObjectStore {
+    let store = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new());
+    store.make_bucket("media");
+    store
+}
+
+/// Runs `fullbore LINE` with these variables.
+fn run_with(world: &World, variables: &[(&'static str, String)], line: &str) -> Ended {
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.envs(variables.iter().map(|(name, value)| (*name, value)));
+    program::run(command)
+}
+
+fn run(world: &World, store: &ObjectStore, line: &str) -> Ended {
+    run_with(world, &store.environment(), line)
+}
+
+fn start(world: &World, store: &ObjectStore, line: &str) -> Running {
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.envs(store.environment());
+    program::start(command)
+}
+
+fn errors(ended: &Ended) -> usize {
+    ended.err.lines().filter(|line| line.starts_with("error: ")).count()
+}
+
+fn keys(store: &ObjectStore) -> Vec<String> {
+    let mut keys: Vec<String> = store.objects("media").into_iter().map(|object| object.key).collect();
+    keys.sort();
+    keys
+}
+
+fn object(store: &ObjectStore, key: &str) -> Vec<u8> {
+    store.client().get("media", key).unwrap()
+}
+
+/// No object, no claim, no unfinished upload.
+#[track_caller]
+fn assert_nothing_is_left(store: &ObjectStore) {
+    assert_eq!((keys(store), store.uploads("media")), (Vec::new(), Vec::new()));
+}
+
+fn assert_restores(world: &World, store: &ObjectStore, from: &str) {
+    run(world, store, &format!("restore {from} --into sqlite:copy.db")).done();
+    world.assert_copy();
+    std::fs::remove_file(world.at("copy.db")).unwrap();
+}
+
+#[test]
+fn a_database_goes_to_a_store_in_stripes_and_comes_back() {
+    let (world, store) = (large(), store());
+    run(&world, &store, "backup sqlite:app.db --to s3://media/night/ --stripes 3 --compression none").done();
+    let made = keys(&store);
+    assert!(made.len() == 3 && made.iter().all(|key| key.starts_with("night/app-full-")), "{made:?}");
+    assert_eq!(store.uploads("media"), Vec::new());
+    let listed = run(&world, &store, "list --from s3://media/night/ --json").done().json();
+    assert_eq!(listed[0]["families"], 3);
+    assert!(listed[0]["devices"][0].as_str().unwrap().starts_with("s3://media/night/"), "{listed}");
+    run(&world, &store, "inspect files --from s3://media/night/").done();
+    run(&world, &store, "verify --from s3://media/night/").done();
+    assert_restores(&world, &store, "--from s3://media/night/");
+    // By the names of its families, of which one is in a file.
+    world.write("third.bore", &object(&store, &made[2]));
+    let from = format!("--from s3://media/{} --from s3://media/{} --from third.bore", made[0], made[1]);
+    assert_restores(&world, &store, &from);
+}
+
+#[test]
+fn a_differential_and_its_full_may_be_in_a_store_or_in_a_directory() {
+    let (world, store) = (World::with_database(), store());
+    run(&world, &store, "backup sqlite:app.db --to s3://media/full.bore").done();
+    database::sql(&world.at("app.db"), "CREATE TABLE more AS SELECT 1 AS one, 2 AS two");
+    run(&world, &store, "backup sqlite:app.db --to a/ --kind differential --base s3://media/full.bore").done();
+    run(&world, &store, "backup sqlite:app.db --to s3://media/ --kind differential --base s3://media/full.bore").done();
+    assert_restores(&world, &store, "--from s3://media/ --latest");
+    assert_restores(&world, &store, "--from s3://media/full.bore --from a");
+}
+
+#[test]
+fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() {
+    let (world, store) = (World::with_database(), store());
+    let backup = "backup sqlite:app.db --to s3://media/app.bore";
+    run(&world, &store, backup).done();
+    let first = object(&store, "app.bore");
+    run(&world, &store, backup).refused(1, "s3://media/app.bore", "exists already");
+    assert_eq!((keys(&store), store.uploads("media")), (vec!["app.bore".to_owned()], Vec::new()));
+    assert!(object(&store, "app.bore") == first);
+    run(&world, &store, &format!("{backup} --init")).done();
+    assert!(object(&store, "app.bore") != first);
+    assert_restores(&world, &store, "--from s3://media/app.bore");
+    run(&world, &store, &format!("{backup} --to s3://media/b.bore --init")).refused(2, "--init", "all at once");
+    assert_eq!(keys(&store), ["app.bore"]);
+}
+
+#[test]
+fn of_two_backups_to_one_key_one_is_refused_and_a_killed_one_leaves_a_claim_and_no_family() {
+    let (world, store) = (large(), store());
+    let slow = "backup sqlite:app.db --to s3://media/app.bore --throttle 1MiB/s --max-transfer-size 64KiB";
+    let first = start(&world, &store, slow);
+    wait_until("the first has claimed the key", || keys(&store) == ["app.bore.claim"]);
+    let other = World::with_database();
+    let to_it = "backup sqlite:app.db --to s3://media/app.bore";
+    run(&other, &store, to_it).refused(1, "s3://media/app.bore", "is claimed by the backup of media set");
+    first.signal("KILL");
+    first.wait();
+    // Nobody sees a family, and the place is still claimed.
+    run(&other, &store, "list --from s3://media/").with_code(3).says(&["no backup set was found"]);
+    run(&other, &store, to_it).refused(1, "app.bore.claim", "if it was killed");
+    run(&other, &store, "backup sqlite:app.db --to s3://media/x/").done();
+    run(&other, &store, "verify --from s3://media/x/").done();
+}
+
+#[test]
+fn a_signal_ends_a_backup_and_a_restore_and_leaves_nothing() {
+    let (world, store) = (large(), store());
+    let slow = "backup sqlite:app.db --to s3://media/a/ --to s3://media/b/ --throttle 1MiB/s --max-transfer-size 64KiB";
+    let running = start(&world, &store, slow);
+    wait_until("it has begun", || keys(&store).len() == 2);
+    running.signal("INT");
+    running.wait().with_code(130);
+    assert_nothing_is_left(&store);
+    run(&world, &store, "backup sqlite:app.db --to s3://media/a/").done();
+    let proxy = FaultProxy::start(store.endpoint(), |request| match request.method.as_str() {
+        "GET" if request.header("range").is_some_and(|range| !range.starts_with("bytes=0-")) => Fault::Stall(At::Body),
+        _ => Fault::Pass,
+    });
+    let mut command = program::command(world.folder(), "restore --from s3://media/a/ --into sqlite:copy.db".split(' '));
+    command.envs(store.environment_at(proxy.endpoint()));
+    let running = program::start(command);
+    wait_until("it waits for the store", || proxy.faults() > 0);
+    let begun = Instant::now();
+    running.signal("TERM");
+    running.wait().with_code(143);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    world.assert_no_copy();
+}
+
+#[test]
+fn what_is_wrong_with_bucket_keys_endpoint_or_certificate_is_said_before_anything_is_written() {
+    let (world, store) = (World::with_database(), store());
+    let backup = "backup sqlite:app.db --device-timeout 6 --to s3://media/app.bore";
+    let with = |name: &str, value: &str| {
+        let mut variables = store.environment();
+        variables.iter_mut().filter(|(known, _)| *known == name).for_each(|(_, old)| value.clone_into(old));
+        run_with(&world, &variables, backup)
+    };
+    let secret = store.secret_key().to_owned();
+    let elsewhere = "backup sqlite:app.db --to s3://no-such-bucket/app.bore";
+    run(&world, &store, elsewhere).refused(1, "s3://no-such-bucket/app.bore", "there is no such bucket");
+    let ended = with("AWS_SECRET_ACCESS_KEY", "wrong-wrong-wrong").refused(1, "secret key", "AWS_SECRET_ACCESS_KEY");
+    assert!(!ended.err.contains("wrong-wrong"), "{ended}");
+    with("AWS_ACCESS_KEY_ID", "NOBODY").refused(1, "does not know this access key", "AWS_ACCESS_KEY_ID");
+    with("AWS_ENDPOINT_URL", "http://127.0.0.1:9").refused(1, "nobody listens", "AWS_ENDPOINT_URL");
+    with("AWS_REGION", "eu-north-7").refused(1, "region", "AWS_REGION");
+    let tls = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new().tls());
+    tls.make_bucket("media");
+    let without = |name: &str| -> Vec<(&'static str, String)> {
+        tls.environment().into_iter().filter(|(known, _)| *known != name).collect()
+    };
+    run_with(&world, &without("AWS_CA_BUNDLE"), backup).refused(1, "certificate is not trusted", "AWS_CA_BUNDLE");
+    let mut trusting = without("AWS_CA_BUNDLE");
+    trusting.push(("AWS_CA_BUNDLE", tls.ca().unwrap().display().to_string()));
+    run_with(&world, &trusting, backup).done();
+    run_with(&world, &trusting, "verify --from s3://media/app.bore").done();
+    for (text, why) in [("s3://media", "--from"), ("s3://media/none.bore", "is not there")] {
+        let ended = run(&world, &store, &format!("verify --from {text}"));
+        assert!(ended.code != 0 && ended.err.contains(why) && !ended.err.contains(&secret), "{ended}");
+    }
+    assert_nothing_is_left(&store);
+}
+
+#[test]
+fn a_store_that_falls_silent_or_fails_for_good_ends_the_backup_in_time_and_leaves_nothing() {
+    let (world, store) = (large(), store());
+    let line = "backup sqlite:app.db --device-timeout 4 --to s3://media/app.bore --compression none";
+    for fault in [Fault::Stall(At::Start), Fault::Stall(At::Answer), Fault::slow_down(None), Fault::INTERNAL_ERROR] {
+        let name = fault.name();
+        let proxy = FaultProxy::start(store.endpoint(), move |request| {
+            if request.operation() == "UploadPart" { fault.clone() } else { Fault::Pass }
+        });
+        let begun = Instant::now();
+        let ended = run_with(&world, &store.environment_at(proxy.endpoint()), line);
+        assert!(ended.code == 1 && errors(&ended) == 1, "{name}: {ended}");
+        assert!(ended.err.contains("s3://media/app.bore") && ended.err.contains("hint: "), "{name}: {ended}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{name}: {:?}", begun.elapsed());
+        assert_nothing_is_left(&store);
+    }
+}
+
+#[test]
+fn an_answer_to_the_last_request_that_is_lost_does_not_lose_the_backup() {
+    let (world, store) = (World::with_database(), store());
+    for (at, fault) in [Fault::Reset(At::Answer), Fault::Truncate].into_iter().enumerate() {
+        let proxy = FaultProxy::start(store.endpoint(), move |request| {
+            if request.operation() == "CompleteMultipartUpload" { fault.clone() } else { Fault::Pass }
+        });
+        let line = format!("backup sqlite:app.db --device-timeout 8 --to s3://media/{at}.bore");
+        run_with(&world, &store.environment_at(proxy.endpoint()), &line).done();
+        assert!(proxy.faults() > 0);
+        assert_restores(&world, &store, &format!("--from s3://media/{at}.bore"));
+    }
+}
+
+#[test]
+fn bytes_that_are_wrong_on_the_way_are_never_taken_for_the_backup() {
+    let (world, store) = (large(), store());
+    // On the way there: the store compares the checksum of each part, and it is sent again.
+    let proxy = FaultProxy::start(store.endpoint(), |request| match request.parameter("partNumber") == Some("1") {
+        true if request.attempt == 0 => Fault::FlipRequest(70_000),
+        _ => Fault::Pass,
+    });
+    let line = "backup sqlite:app.db --device-timeout 20 --to s3://media/app.bore --compression none";
+    let ended = run_with(&world, &store.environment_at(proxy.endpoint()), line);
+    if ended.code == 0 {
+        run(&world, &store, "verify --from s3://media/app.bore").done();
+        assert_restores(&world, &store, "--from s3://media/app.bore");
+    } else {
+        assert_nothing_is_left(&store);
+        run(&world, &store, line).done();
+    }
+    // And on the way back: our own checksums.
+    let proxy = FaultProxy::start(store.endpoint(), |request| match request.header("range") {
+        Some(range) if !range.starts_with("bytes=0-") => Fault::FlipAnswer(5_000),
+        _ => Fault::Pass,
+    });
+    let variables = store.environment_at(proxy.endpoint());
+    run_with(&world, &variables, "verify --from s3://media/app.bore").with_code(3);
+    run_with(&world, &variables, "restore --from s3://media/app.bore --into sqlite:copy.db").with_code(3);
+    world.assert_no_copy();
+}
+
+#[test]
+fn an_object_that_is_cut_replaced_or_gone_is_named() {
+    let (world, store) = (World::with_database(), store());
+    run(&world, &store, "backup sqlite:app.db --to s3://media/1.bore --to s3://media/2.bore").done();
+    let (first, second) = (object(&store, "1.bore"), object(&store, "2.bore"));
+    store.client().put("media", "2.bore", &second[..second.len() / 2]);
+    run(&world, &store, "verify --from s3://media/").with_code(3).says(&["s3://media/2.bore"]);
+    store.client().put("media", "2.bore", &first);
+    let ended = run(&world, &store, "restore --from s3://media/ --into sqlite:copy.db").with_code(3);
+    assert!(ended.err.contains("family 2"), "{ended}");
+    store.client().delete("media", "2.bore");
+    run(&world, &store, "restore --from s3://media/ --into sqlite:copy.db").with_code(3);
+    world.assert_no_copy();
+}
+
+#[test]
+fn whatever_fails_between_us_and_the_store_a_backup_is_whole_or_not_there() {
+    let world = World::with_shape(Shape::default());
+    let store = store();
+    let (mut done, mut failed) = (0, 0);
+    let seeds = std::env::var("FULLBORE_STORE_SEEDS").map_or(6, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
+        let proxy = FaultProxy::start(store.endpoint(), Plan::seeded(seed).per_cent(25).rule());
+        let variables = store.environment_at(proxy.endpoint());
+        let line =
+            format!("backup sqlite:app.db --device-timeout 9 --to s3://media/{seed}/ --stripes 2 --compression none");
+        let begun = Instant::now();
+        let ended = run_with(&world, &variables, &line);
+        assert!(begun.elapsed() < Duration::from_secs(90), "seed {seed}: {:?}", begun.elapsed());
+        if ended.code == 0 {
+            done += 1;
+            assert_restores(&world, &store, &format!("--from s3://media/{seed}/"));
+            let restored = run_with(
+                &world,
+                &variables,
+                &format!("restore --device-timeout 9 --from s3://media/{seed}/ --into sqlite:copy.db"),
+            );
+            if restored.code == 0 {
+                world.assert_copy();
+                std::fs::remove_file(world.at("copy.db")).unwrap();
+            }
+            world.assert_no_copy();
+        } else {
+            failed += 1;
+            assert_eq!(errors(&ended), 1, "seed {seed}: {ended}");
+            let left = run(&world, &store, &format!("restore --from s3://media/{seed}/ --into sqlite:copy.db"));
+            assert_ne!(left.code, 0, "seed {seed}: a failed backup looks whole");
+            world.assert_no_copy();
+        }
+    }
+    assert!(done > 0, "{done} done, {failed} failed");
+}
