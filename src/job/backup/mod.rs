@@ -236,6 +236,7 @@ fn prepare(
     let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
+    estimate::check_objects(&devices, expected_per_family)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;
     Ok(Prepared {
         devices,

@@ -21,7 +21,7 @@ pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
-pub use object::{CLAIM, Claim, ObjectSink};
+pub use object::{CLAIM, Claim, OBJECT_MOST, ObjectSink};
 pub use pipe::PipeSink;
 
 /// An append-only home for one family.

@@ -24,12 +24,17 @@ use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
 
 /// The most parts of an object in most stores.
 const PARTS_MAX: u64 = 10_000;
-/// The size of a part as long as an object is not expected to be larger than that times [`PARTS_EVEN`]: S3 takes no less than
-/// 5 MiB, and much less than this is slow where each request takes its time.
-const PART_SIZE: u64 = 8 << 20;
-/// So many parts are of the first size; then it doubles, and again after each further thousand. An object of 5 TiB, the largest
-/// there can be, has fewer than [`PARTS_MAX`] parts then, whatever was expected.
-const PARTS_EVEN: u64 = 1_000;
+/// The size of a part, in bytes, as long as the object is not expected to need more than [`PARTS_PLANNED`] of them: S3 takes no
+/// less than 5 MiB, and much less than this is slow where each request takes its time.
+const PART_LEAST: u64 = 8 << 20;
+/// The largest part: a stripe may have to keep one outside of the pool.
+const PART_MOST: u64 = 64 << 20;
+/// Parts that an object is planned with; the others are for what was estimated too low.
+const PARTS_PLANNED: u64 = 8_000;
+/// After so many parts the next ones are twice as large, and again, up to [`PART_MOST`].
+const PARTS_OF_ONE_SIZE: u64 = 1_000;
+/// The largest object that may be planned, in bytes: 500 GiB.
+pub const OBJECT_MOST: u64 = PARTS_PLANNED * PART_MOST;
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
 /// The longest claim that is read, in bytes.
@@ -194,8 +199,7 @@ impl ObjectSink {
 
     /// The size of the part that comes next.
     fn next_part(&self) -> u64 {
-        let doublings = self.parts.len() as u64 / PARTS_EVEN;
-        self.part_size << doublings
+        size_of_part(self.part_size, self.parts.len() as u64)
     }
 
     fn write_checked(&mut self, offset: u64, piece: Piece) -> Result<()> {
@@ -313,12 +317,17 @@ fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
     })
 }
 
-/// The size of the first parts of an object that is expected to be so long: an even number of MiB.
+/// The size of the first parts of an object that is expected to be so long, in whole MiB.
 fn part_size(expected: u64) -> u64 {
     const MIB: u64 = 1 << 20;
-    // A tenth more than is expected, for what is estimated.
-    let needed = (expected / 10 * 11).div_ceil(PARTS_EVEN).div_ceil(MIB) * MIB;
-    needed.max(PART_SIZE)
+    let needed = expected.div_ceil(PARTS_PLANNED).div_ceil(MIB) * MIB;
+    needed.clamp(PART_LEAST, PART_MOST)
+}
+
+/// The size of part `number`, from 0, where the first have the size `first`.
+fn size_of_part(first: u64, number: u64) -> u64 {
+    let doublings = (number / PARTS_OF_ONE_SIZE).min(8);
+    (first << doublings).min(PART_MOST)
 }
 
 /// What is no whole part yet: first what was copied, then pieces in the pool's buffers.
@@ -455,15 +464,17 @@ mod tests {
     use crate::pool::Pool;
 
     #[test]
-    fn an_object_of_any_size_has_fewer_parts_than_stores_take() {
-        for (expected, actual) in [(0, 5_u64 << 40), (5 << 40, 5 << 40), (100 << 30, 300 << 30), (1, 1)] {
+    fn an_object_has_fewer_parts_than_stores_take_also_when_it_was_estimated_far_too_low() {
+        for (expected, actual) in [(0, 400 << 30), (OBJECT_MOST, OBJECT_MOST * 12 / 10), (100 << 30, 450 << 30), (1, 1)]
+        {
             let (first, mut at, mut parts) = (part_size(expected), 0, 0);
             while at < actual {
-                at += first << (parts / PARTS_EVEN);
+                at += size_of_part(first, parts);
                 parts += 1;
             }
             assert!(parts < PARTS_MAX, "{expected} expected, {actual} written: {parts} parts");
         }
+        assert!((0..PARTS_MAX).all(|number| (PART_LEAST..=PART_MOST).contains(&size_of_part(part_size(0), number))));
     }
 
     #[test]
