@@ -93,6 +93,29 @@ fn a_differential_and_its_full_may_be_in_a_store_or_in_a_directory() {
 }
 
 #[test]
+fn keys_and_endpoint_may_stand_in_a_profile_and_without_any_it_is_said() {
+    let (world, store) = (World::with_database(), store());
+    let line = "backup sqlite:app.db --device-timeout 4 --to s3://media/app.bore";
+    let alone =
+        [("AWS_EC2_METADATA_DISABLED", "true".to_owned()), ("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9".into())];
+    let ended = run_with(&world, &alone, line);
+    assert!(ended.code == 1 && ended.err.contains("AWS_ACCESS_KEY_ID"), "{ended}");
+    let profile = format!(
+        "[night]\naws_access_key_id = {}\naws_secret_access_key = {}\nregion = {}\nendpoint_url = {}\n",
+        store.access_key(),
+        store.secret_key(),
+        store.region(),
+        store.endpoint()
+    );
+    std::fs::create_dir_all(world.at("home/.aws")).unwrap();
+    world.write("home/.aws/credentials", profile.as_bytes());
+    let named = |name: &str| vec![("AWS_PROFILE", name.to_owned())];
+    run_with(&world, &named("day"), line).refused(2, "profile `day`", "AWS_PROFILE");
+    run_with(&world, &named("night"), line).done();
+    run_with(&world, &named("night"), "verify --from s3://media/").done();
+}
+
+#[test]
 fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() {
     let (world, store) = (World::with_database(), store());
     let backup = "backup sqlite:app.db --to s3://media/app.bore";

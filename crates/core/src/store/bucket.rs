@@ -17,7 +17,7 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{Control, explained, in_the_end};
+use super::{Control, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
 
@@ -139,7 +139,7 @@ impl Bucket {
         let mut builder = AmazonS3Builder::new().with_retry(retry).with_client_options(client_options(&control)?);
         // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
         builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
-        for (name, value) in &control.settings {
+        for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
             if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
                 builder = builder.with_config(key, value);
             }

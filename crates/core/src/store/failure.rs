@@ -9,6 +9,12 @@ const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
 const KNOWN: [(&str, &str, &str); 28] = [
+    // Where an instance gets the keys of its role: nobody was named before.
+    (
+        "/latest/api/token",
+        "there are no credentials",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
+    ),
     ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),
     ("InvalidAccessKeyId", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
     // versitygw's name for it.
@@ -76,11 +82,6 @@ const KNOWN: [(&str, &str, &str); 28] = [
         "certificate",
         "the endpoint's certificate is not trusted",
         "set AWS_CA_BUNDLE to the file with the authority's certificate",
-    ),
-    (
-        "169.254.169.254",
-        "there are no credentials",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
     ),
 ];
 

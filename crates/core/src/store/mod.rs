@@ -5,6 +5,7 @@
 
 mod bucket;
 mod failure;
+mod profile;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -71,12 +72,12 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// Stores at the endpoint and with the credentials that the environment names (`AWS_…`), which give a request so long, all
+    /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`), which give a request so long, all
     /// its retries included.
     pub fn of_environment(patience: Duration) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self::new(patience, variables.filter(|(name, _)| name.starts_with("AWS_")).collect())
+        Self::new(patience, variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
     }
 
     /// The same with these variables.
