@@ -129,6 +129,29 @@ fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() 
     assert_restores(&world, &store, "--from s3://media/app.bore");
     run(&world, &store, &format!("{backup} --to s3://media/b.bore --init")).refused(2, "--init", "all at once");
     assert_eq!(keys(&store), ["app.bore"]);
+    // Neither what is no family, nor a part of a set, nor the full of the differential itself.
+    store.client().put("media", "diary", b"Dear diary, this is no family at all");
+    run(&world, &store, "backup sqlite:app.db --to s3://media/diary --init").refused(
+        1,
+        "s3://media/diary",
+        "is no media family",
+    );
+    assert_eq!(object(&store, "diary"), b"Dear diary, this is no family at all");
+    run(&world, &store, &format!("{backup} --init --kind differential --base s3://media/app.bore")).refused(
+        2,
+        "app.bore",
+        "is the full",
+    );
+    run(&world, &store, "backup sqlite:app.db --to s3://media/1.bore --to s3://media/2.bore").done();
+    run(&world, &store, "backup sqlite:app.db --to s3://media/1.bore --init").refused(
+        1,
+        "1.bore",
+        "that whole set unusable",
+    );
+    assert_eq!(
+        (keys(&store), store.uploads("media")),
+        (["1.bore", "2.bore", "app.bore", "diary"].map(str::to_owned).to_vec(), Vec::new())
+    );
 }
 
 #[test]

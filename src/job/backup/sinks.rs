@@ -84,7 +84,7 @@ struct Replaced<'a> {
 }
 
 /// What `--init` replaces: the media set of each device's old family. Refused is what would cost more than it says.
-fn check_replaced(request: &Request, prepared: &Prepared) -> Result<Vec<Option<Uuid>>> {
+fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Option<Uuid>>> {
     if !request.init {
         return Ok(Vec::new());
     }
@@ -99,12 +99,17 @@ fn check_replaced(request: &Request, prepared: &Prepared) -> Result<Vec<Option<U
     let mut replaced = Vec::new();
     let mut ids = Vec::new();
     for device in &prepared.devices {
-        let Place::File(path) = device.place() else {
-            ids.push(None);
-            continue;
+        let old = match device.place() {
+            Place::File(path) => {
+                refuse_foreign(path)?;
+                look_at_replaced(device, path)
+            }
+            // What is no family the sink refuses, which has claimed the key then.
+            Place::Object { .. } => {
+                media::header_on(device, stores)?.map(|header| Replaced { device, header, written_to: Vec::new() })
+            }
+            Place::Directory(_) | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
         };
-        refuse_foreign(path)?;
-        let old = look_at_replaced(device, path);
         let id = old.as_ref().map(|old| old.header.set.media_set_id);
         if id.is_some() && id == prepared.base.as_ref().map(BaseMap::media_set_id) {
             return Err(Error::usage(
@@ -190,7 +195,7 @@ pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, 
 
 /// Checks what `--init` replaces, and opens all sinks.
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
-    let mut replaced = check_replaced(request, prepared)?.into_iter();
+    let mut replaced = check_replaced(request, prepared, stores)?.into_iter();
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for device in &prepared.devices {
         let old_set_id = replaced.next().flatten().map(|id| id.to_string());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
-use fullbore_core::media::{FOOTER, FamilyHeader, Footer, HEADER_MIN};
+use fullbore_core::media::{FAMILY_MAGIC, FOOTER, FamilyHeader, Footer, HEADER_MIN};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::supply;
@@ -18,8 +18,6 @@ use uuid::Uuid;
 
 use super::candidates::has_working_name;
 
-/// What the first bytes of every family are.
-const MAGIC: &[u8; 8] = b"FULLBORE";
 /// So many bytes of an object are asked for at first: the headers of sets with few streams fit.
 const HEADER_GUESS: usize = 64 << 10;
 
@@ -30,7 +28,7 @@ const HEADER_GUESS: usize = 64 << 10;
 pub fn begins_like_a_family(path: &Path) -> Result<bool> {
     let mut magic = [0; 8];
     match fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
-        Ok(()) => Ok(magic == *MAGIC),
+        Ok(()) => Ok(magic == FAMILY_MAGIC),
         Err(error) => match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::UnexpectedEof | ErrorKind::IsADirectory => {
                 Ok(false)
@@ -108,7 +106,7 @@ pub(super) fn is_hidden_family(path: &Path) -> bool {
 ///
 /// # Errors
 /// The store does not give them.
-pub(super) fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader>> {
+pub fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader>> {
     let (bucket, key) = match device.place() {
         Place::Object { bucket, key } => (stores.bucket(bucket)?, key),
         _ => return Ok(device.path().and_then(|path| header_of(&fs::File::open(path).ok()?))),

@@ -22,13 +22,13 @@ use uuid::Uuid;
 
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
-pub use look::{Look, begins_like_a_family, look};
+pub use look::{Look, begins_like_a_family, header_on, look};
 
 use crate::chain::FoundSet;
 use crate::report::Report;
 use candidates::{Candidate, candidates, final_name, identity, is_probe, is_under_working_name, set_in_working_name};
 use keys::rotated_keys;
-use look::{header_on, is_hidden_family, open};
+use look::{is_hidden_family, open};
 
 /// How often media are looked at anew while running backups give names, and how long each look waits for them.
 const LOOKS: usize = 25;

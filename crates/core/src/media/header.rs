@@ -19,7 +19,8 @@ pub const HEADER_MAX: usize = 1 << 20;
 pub const MAX_HEADER_STREAMS: u32 = 1024;
 const MAX_KEYS: u32 = 64;
 const MAX_LABEL: u32 = 4096;
-const MAGIC: [u8; 8] = *b"FULLBORE";
+/// The first bytes of every family.
+pub const FAMILY_MAGIC: [u8; 8] = *b"FULLBORE";
 
 /// What a backup set contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,7 +198,7 @@ impl FamilyHeader {
         let length =
             round_up(content.max(HEADER_MIN) as u64, u64::from(set.block_size.max(HEADER_MIN as u32))) as usize;
         let fixed = Fixed {
-            magic: MAGIC,
+            magic: FAMILY_MAGIC,
             format_version: U16::new(FORMAT_VERSION),
             reserved_a: [0; 2],
             header_length: U32::new(length as u32),
@@ -274,7 +275,7 @@ impl FamilyHeader {
 
 fn fixed_part(bytes: &[u8]) -> Result<Fixed, Flaw> {
     let (fixed, _) = Fixed::read_from_prefix(bytes).map_err(|_| Flaw::NotMedia)?;
-    if fixed.magic != MAGIC {
+    if fixed.magic != FAMILY_MAGIC {
         return Err(Flaw::NotMedia);
     }
     match fixed.format_version.get() {

@@ -17,7 +17,8 @@ pub use block::{
 pub use family_digest::FamilyDigest;
 pub use footer::{Commit, FOOTER, Footer};
 pub use header::{
-    FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind, StreamRecord,
+    FAMILY_MAGIC, FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind,
+    StreamRecord,
 };
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
 pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{DeviceAccount, Options, Sink, out_of_order};
 use crate::error::{Error, Result};
 use crate::io::Statistics;
+use crate::media::FAMILY_MAGIC;
 use crate::pool::Piece;
 use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
 
@@ -119,11 +120,28 @@ impl ObjectSink {
             statistics: Statistics::default(),
         };
         if let Err(error) = sink.claim(options.init) {
-            let _ = sink.bucket.abort(&sink.key, &sink.upload); // The reason is known already.
-            sink.progress = Progress::Gone;
+            sink.give_up();
             return Err(error);
         }
         Ok(sink)
+    }
+
+    /// Lets the store forget the upload, and then the claim, as far as it can: the reason is known already, and a claim that stays
+    /// tells of an upload that does.
+    fn give_up(&mut self) {
+        self.progress = Progress::Gone;
+        if self.bucket.abort(&self.key, &self.upload).is_ok() {
+            self.let_others_claim();
+        }
+    }
+
+    /// Removes the claim if it is ours. Whether it is may be unknown: the answer to its writing was lost.
+    fn let_others_claim(&self) {
+        let claim_key = self.claim_key();
+        let ours = |claim: &Claim| claim.upload == self.upload.0;
+        if read_claim(&self.bucket, &claim_key).is_ok_and(|claim| ours(&claim)) {
+            let _ = self.bucket.remove(&claim_key); // Whoever finds it sees what it is.
+        }
     }
 
     fn claim_key(&self) -> String {
@@ -155,22 +173,25 @@ impl ObjectSink {
             }
             Ok(there)
         };
-        match there {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) if init => Ok(()),
-            Ok(Some(_)) => {
-                let _ = self.bucket.remove(&claim_key); // The reason is known already.
-                Err(Error::refused(
-                    &self.device,
-                    "exists already, and nothing is overwritten",
-                    "name another key, or a prefix that ends in `/`, where every backup gets names of its own; or replace it with --init",
-                ))
-            }
-            Err(error) => {
-                let _ = self.bucket.remove(&claim_key); // As above.
-                Err(error)
-            }
+        match there? {
+            None => Ok(()),
+            Some(_) if init => self.refuse_foreign(),
+            Some(_) => Err(Error::refused(
+                &self.device,
+                "exists already, and nothing is overwritten",
+                "name another key, or a prefix that ends in `/`, where every backup gets names of its own; or replace it with --init",
+            )),
         }
+    }
+
+    /// `--init` replaces families and nothing else: a mistyped key must not cost an object of another kind.
+    fn refuse_foreign(&self) -> Result<()> {
+        let start = self.bucket.read_start(&self.key, FAMILY_MAGIC.len())?;
+        if start.is_none_or(|start| start == FAMILY_MAGIC.as_slice()) {
+            return Ok(());
+        }
+        let why = "is no media family, and --init replaces nothing else";
+        Err(Error::refused(&self.device, why, "choose another key, or remove the object yourself"))
     }
 
     fn claimed(&self, by: &Claim) -> Error {
@@ -304,13 +325,13 @@ impl ObjectSink {
                 return Err(Error::refused(&self.device, why, "do not trust this store with a backup"));
             }
         }
-        let _ = self.bucket.remove(&self.claim_key()); // Whoever finds it sees that the object is there.
+        self.let_others_claim();
         Ok(())
     }
 }
 
 fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
-    let bytes = bucket.read(key, 0..CLAIM_MAX, None)?;
+    let bytes = bucket.read_at_last(key, CLAIM_MAX)?;
     serde_json::from_slice(&bytes).map_err(|_| {
         let hint = "remove it, if no backup is running: it is a claim on the key before `.claim`";
         Error::refused(bucket.url(key), "is no claim of fullbore", hint)
@@ -432,10 +453,7 @@ impl Sink for ObjectSink {
                 let _ = self.bucket.remove(&self.key);
             }
         }
-        if self.bucket.abort(&self.key, &self.upload).is_ok() {
-            let _ = self.bucket.remove(&self.claim_key());
-        }
-        self.progress = Progress::Gone;
+        self.give_up();
     }
 
     fn account(&self) -> DeviceAccount {

@@ -235,6 +235,14 @@ impl Bucket {
         })
     }
 
+    /// The first `length` bytes of a small object; also when the job is stopped.
+    pub fn read_at_last(&self, key: &str, length: u64) -> Result<Bytes> {
+        self.tidy(key, async {
+            let got = self.get(key, 0..length, None).await?;
+            got.bytes().await.map_err(|error| explained("read", &self.url(key), &error))
+        })
+    }
+
     /// The first `length` bytes of an object, or all of it; nothing when it is not there, or empty.
     pub fn read_start(&self, key: &str, length: usize) -> Result<Option<Bytes>> {
         let path = self.path(key)?;
