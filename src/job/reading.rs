@@ -12,7 +12,6 @@ use fullbore_core::io::Mode;
 use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::DeviceAccount;
-use fullbore_core::store::Stores;
 use fullbore_core::supply::{self, Supply};
 use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
 use fullbore_core::{Error, Result};
@@ -114,7 +113,7 @@ pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaS
     // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
     let pool = Pool::new(8, 64 << 10)?;
     conduct.close_on_signal(&pool)?;
-    let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?, &Stores::default())?;
+    let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?, &conduct.stores)?;
     let bytes = Arc::new(AtomicU64::new(0));
     let supply = Box::new(Counted { supply, bytes: Arc::clone(&bytes) });
     MediaSet::piped(supply, key, &[]).map_err(|error| match error {

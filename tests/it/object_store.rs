@@ -1,5 +1,6 @@
 //! Backups in a real object store: there and back, what is refused, and what goes wrong on the way.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fullbore_test_servers::{At, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
@@ -19,11 +20,15 @@ fn store() -> ObjectStore {
     store
 }
 
-/// Runs `fullbore LINE` with these variables.
-fn run_with(world: &World, variables: &[(&'static str, String)], line: &str) -> Ended {
+/// `fullbore LINE` with these variables.
+fn command(world: &World, variables: &[(&'static str, String)], line: &str) -> Command {
     let mut command = program::command(world.folder(), line.split_whitespace());
     command.envs(variables.iter().map(|(name, value)| (*name, value)));
-    program::run(command)
+    command
+}
+
+fn run_with(world: &World, variables: &[(&'static str, String)], line: &str) -> Ended {
+    program::run(command(world, variables, line))
 }
 
 fn run(world: &World, store: &ObjectStore, line: &str) -> Ended {
@@ -31,9 +36,7 @@ fn run(world: &World, store: &ObjectStore, line: &str) -> Ended {
 }
 
 fn start(world: &World, store: &ObjectStore, line: &str) -> Running {
-    let mut command = program::command(world.folder(), line.split_whitespace());
-    command.envs(store.environment());
-    program::start(command)
+    program::start(command(world, &store.environment(), line))
 }
 
 fn errors(ended: &Ended) -> usize {
@@ -186,9 +189,8 @@ fn a_signal_ends_a_backup_and_a_restore_and_leaves_nothing() {
         "GET" if request.header("range").is_some_and(|range| !range.starts_with("bytes=0-")) => Fault::Stall(At::Body),
         _ => Fault::Pass,
     });
-    let mut command = program::command(world.folder(), "restore --from s3://media/a/ --into sqlite:copy.db".split(' '));
-    command.envs(store.environment_at(proxy.endpoint()));
-    let running = program::start(command);
+    let line = "restore --from s3://media/a/ --into sqlite:copy.db";
+    let running = program::start(command(&world, &store.environment_at(proxy.endpoint()), line));
     wait_until("it waits for the store", || proxy.faults() > 0);
     let begun = Instant::now();
     running.signal("TERM");

@@ -11,7 +11,7 @@ use fullbore_core::io::Mode;
 use fullbore_core::media::{FAMILY_MAGIC, FOOTER, FamilyHeader, Footer, HEADER_MIN};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
-use fullbore_core::supply;
+use fullbore_core::supply::{self, FileSupply};
 use fullbore_core::unpack::Family;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -71,7 +71,8 @@ impl Look {
 pub fn look(path: &Path) -> Option<Look> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let nothing = Pool::new(0, 4096).ok()?;
-    match open(&Device::file(path), &nothing, 1, &Stores::default()).and_then(Family::open) {
+    let supply = FileSupply::open(&path.display().to_string(), path, &nothing, 1, Mode::from_environment().ok()?);
+    match supply.and_then(|supply| Family::open(Box::new(supply))) {
         Ok(family) => Some(Look { header: Some(family.header().clone()), family: Some(family), unfinished: false }),
         Err(Error::Damaged { .. } | Error::Incomplete { .. }) => {
             let file = fs::File::open(path).ok()?;

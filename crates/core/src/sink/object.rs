@@ -158,7 +158,7 @@ impl ObjectSink {
         let text = serde_json::to_vec(&claim).map_err(|error| out_of_order(&self.device, error))?;
         let claim_key = self.claim_key();
         let there = if self.bucket.put_new(&claim_key, text.clone())? {
-            self.bucket.head(&self.key)
+            self.bucket.head(&self.key)?
         } else {
             let there = self.bucket.head(&self.key)?;
             let other = read_claim(&self.bucket, &claim_key)?;
@@ -171,9 +171,9 @@ impl ObjectSink {
             if !self.bucket.put_new(&claim_key, text)? {
                 return Err(self.claimed(&other));
             }
-            Ok(there)
+            there
         };
-        match there? {
+        match there {
             None => Ok(()),
             Some(_) if init => self.refuse_foreign(),
             Some(_) => Err(Error::refused(

@@ -17,7 +17,7 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{Control, explained, in_the_end, profile};
+use super::{Control, cut_off, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
 
@@ -221,40 +221,42 @@ impl Bucket {
         }
     }
 
-    async fn get(&self, key: &str, range: Range<u64>, tag: Option<String>) -> Result<GetResult> {
+    fn unread(&self, key: &str) -> impl Fn(StoreError) -> Error {
+        let url = self.url(key);
+        move |error| explained("read", &url, &error)
+    }
+
+    async fn get(&self, path: &Path, range: Range<u64>, tag: Option<String>) -> object_store::Result<GetResult> {
         let options = GetOptions { range: Some(range.into()), if_match: tag, ..GetOptions::default() };
-        let got = self.store.get_opts(&self.path(key)?, options).await;
-        got.map_err(|error| explained("read", &self.url(key), &error))
+        self.store.get_opts(path, options).await
+    }
+
+    async fn bytes(&self, path: &Path, range: Range<u64>, tag: Option<String>) -> object_store::Result<Bytes> {
+        self.get(path, range, tag).await?.bytes().await
     }
 
     /// The bytes `range` of an object, as it was when it had that tag; fewer where it ends.
     pub fn read(&self, key: &str, range: Range<u64>, tag: Option<String>) -> Result<Bytes> {
-        self.ask(key, async {
-            let got = self.get(key, range, tag).await?;
-            got.bytes().await.map_err(|error| explained("read", &self.url(key), &error))
-        })
+        let path = self.path(key)?;
+        self.ask(key, async { self.bytes(&path, range, tag).await.map_err(self.unread(key)) })
     }
 
     /// The first `length` bytes of a small object; also when the job is stopped.
     pub fn read_at_last(&self, key: &str, length: u64) -> Result<Bytes> {
-        self.tidy(key, async {
-            let got = self.get(key, 0..length, None).await?;
-            got.bytes().await.map_err(|error| explained("read", &self.url(key), &error))
-        })
+        let path = self.path(key)?;
+        self.tidy(key, async { self.bytes(&path, 0..length, None).await.map_err(self.unread(key)) })
     }
 
     /// The first `length` bytes of an object, or all of it; nothing when it is not there, or empty.
     pub fn read_start(&self, key: &str, length: usize) -> Result<Option<Bytes>> {
         let path = self.path(key)?;
         self.ask(key, async {
-            let options = GetOptions { range: Some((0..length as u64).into()), ..GetOptions::default() };
-            let failed = |error: StoreError| explained("read", &self.url(key), &error);
-            match self.store.get_opts(&path, options).await {
-                Ok(got) => got.bytes().await.map(Some).map_err(failed),
+            match self.bytes(&path, 0..length as u64, None).await {
+                Ok(bytes) => Ok(Some(bytes)),
                 Err(StoreError::NotFound { .. }) => Ok(None),
                 // Of an empty object no range can be given.
                 Err(error) if error.to_string().contains("InvalidRange") => Ok(None),
-                Err(error) => Err(failed(error)),
+                Err(error) => Err(self.unread(key)(error)),
             }
         })
     }
@@ -268,11 +270,13 @@ impl Bucket {
         tag: Option<String>,
         mut buffers: Vec<Buffer>,
     ) -> Result<Vec<Buffer>> {
-        let mut stream = self.get(key, offset..offset + length as u64, tag).await?.into_stream();
+        let (path, unread) = (self.path(key)?, self.unread(key));
+        let got = self.get(&path, offset..offset + length as u64, tag).await;
+        let mut stream = got.map_err(&unread)?.into_stream();
         let size = buffers.first().map_or(1, |buffer| buffer.len());
         let mut got = 0;
         while let Some(bytes) = stream.next().await {
-            let bytes = bytes.map_err(|error| explained("read", &self.url(key), &error))?;
+            let bytes = bytes.map_err(&unread)?;
             let mut rest = &bytes[..];
             while !rest.is_empty() && got < length {
                 let (index, within) = (got / size, got % size);
@@ -290,12 +294,7 @@ impl Bucket {
             }
         }
         if got < length {
-            let end = offset + got as u64;
-            return Err(Error::damaged(
-                self.url(key),
-                end,
-                "the store's answer ends here, and was announced to be longer",
-            ));
+            return Err(cut_off(&self.url(key), offset + got as u64));
         }
         Ok(buffers)
     }

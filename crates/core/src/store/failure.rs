@@ -117,6 +117,11 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     Error::refused(thing, format!("cannot {action} it: {words}"), hint)
 }
 
+/// The error of an answer that is shorter than the store had announced: it ends at byte `end` of the family.
+pub(crate) fn cut_off(device: &str, end: u64) -> Error {
+    Error::damaged(device, end, "the store's answer ends here, and was announced to be longer")
+}
+
 /// The error and all its causes in one line. No request's headers are in them, and so no key.
 fn whole_text(error: &StoreError) -> String {
     let mut text = error.to_string();

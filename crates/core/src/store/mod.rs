@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 
 pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
+pub(crate) use failure::cut_off;
 use failure::explained;
 
 /// The longest that a request may take, all its retries included, when nothing else is said.
@@ -95,12 +96,10 @@ impl Stores {
         if let Some(bucket) = open.buckets.get(name) {
             return Ok(Arc::clone(bucket));
         }
-        let runtime = match open.runtime.take() {
-            Some(runtime) => runtime,
-            None => start()?,
+        let handle = match &open.runtime {
+            Some(runtime) => runtime.handle().clone(),
+            None => open.runtime.insert(start()?).handle().clone(),
         };
-        let handle = runtime.handle().clone();
-        open.runtime = Some(runtime);
         let bucket = Arc::new(Bucket::open(name, Arc::clone(&self.control), handle)?);
         open.buckets.insert(name.to_owned(), Arc::clone(&bucket));
         Ok(bucket)

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
-use crate::store::{Bucket, Request, Stores};
+use crate::store::{Bucket, Request, Stores, cut_off};
 
 /// The longest range of one request, in bytes: the store's guidance is 8 to 16 MiB.
 const RANGE_MAX: usize = 8 << 20;
@@ -180,14 +180,8 @@ impl Supply for ObjectSupply {
             return Ok(0);
         }
         let bytes = self.bucket.read(&self.key, offset..end, self.tag.clone())?;
-        let whole = bytes.len() as u64 == end - offset;
-        if !whole {
-            let end = offset + bytes.len() as u64;
-            return Err(Error::damaged(
-                &self.device,
-                end,
-                "the store's answer ends here, and was announced to be longer",
-            ));
+        if bytes.len() as u64 != end - offset {
+            return Err(cut_off(&self.device, offset + bytes.len() as u64));
         }
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
