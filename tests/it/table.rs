@@ -128,8 +128,7 @@ impl Open {
         let mut client = server.client();
         let statements = "USE shop; BEGIN; DELETE FROM small WHERE id <= 2500; UPDATE small SET t = 'never' WHERE id > 4000; DO SLEEP(600)";
         let open = Self(client.args(["--execute", statements]).stderr(Stdio::null()).spawn().unwrap());
-        let modified = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500";
-        wait_until("the transaction has changed its rows", || server.sql(modified).trim() == "1");
+        wait_until("the transaction has changed its rows", || with_many_changes(server) == "1");
         open
     }
 
@@ -138,9 +137,14 @@ impl Open {
         self.0.wait().unwrap();
         let id = server.sql("SELECT id FROM information_schema.processlist WHERE info LIKE 'DO SLEEP%'");
         let _ = server.try_sql(&format!("KILL {}", id.trim())); // It may have noticed by itself.
-        let modified = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500";
-        wait_until("the transaction is rolled back", || server.sql(modified).trim() == "0");
+        wait_until("the transaction is rolled back", || with_many_changes(server) == "0");
     }
+}
+
+/// How many transactions have changed many rows. InnoDB makes this list anew only when nobody has read it for 100 ms.
+fn with_many_changes(server: &Server) -> String {
+    let many = "DO SLEEP(0.3); SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified >= 3500";
+    server.sql(many).trim().to_owned()
 }
 
 /// Does what the file of statements says, in the database `again`.

@@ -20,10 +20,11 @@ use crate::start_check::{Running, ServerProgram, fault_of_table};
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// How long a rollback of what was not committed may stand still until the server is started anew, and how often it is.
-const ROLLBACK_LIMIT: Duration = Duration::from_secs(30);
-const ROLLBACK_STARTS: usize = 5;
-const TICK: Duration = Duration::from_millis(50);
+/// How long a rollback of what was not committed may stand still.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(120);
+/// How often the list of transactions is looked at. InnoDB makes it anew only when nobody has read it for 100 ms: who looks more
+/// often sees the same list for ever.
+const TICK: Duration = Duration::from_millis(300);
 /// Recovery passes over the tablespaces that were not restored: their redo is meant to be lost.
 const WITHOUT_THE_OTHERS: &str = "innodb-force-recovery=1";
 
@@ -87,23 +88,15 @@ impl Export<'_> {
         Ok(Exported { ready, tables })
     }
 
-    /// A server on whose tables is nothing that was not committed. On a busy machine both servers were seen to stand still in such a
-    /// rollback until they were started anew: then it goes on where it stood.
+    /// A server on whose tables is nothing that was not committed.
     fn rolled_back(&self, halt: &Halt) -> Result<(Running, Connection)> {
-        for _ in 0..ROLLBACK_STARTS {
-            let (mut server, mut connection) = self.recovered(halt)?;
-            if wait_for_rollback(&mut connection, halt).map_err(|error| server.explained(error))? {
-                return Ok((server, connection));
-            }
-        }
-        let why = format!(
-            "the private server does not get on with rolling back what was not committed when the backup ended, started {ROLLBACK_STARTS} times"
-        );
-        Err(Error::refused("--table", why, WHOLE))
+        let (mut server, mut connection) = self.recovered(halt)?;
+        wait_for_rollback(&mut connection, halt).map_err(|error| server.explained(error))?;
+        Ok((server, connection))
     }
 
     /// A server that has recovered. A MySQL passes over missing tablespaces also without being told, and then rolls back what was not
-    /// committed at once: told so, it cannot write down GTIDs, and was seen to stand still in a rollback.
+    /// committed at once: told so, it cannot write down GTIDs.
     fn recovered(&self, halt: &Halt) -> Result<(Running, Connection)> {
         if self.program.flavor == Flavor::Mysql {
             let mut server = Running::start(self.program, self.data, self.position, self.options)?;
@@ -219,8 +212,8 @@ impl Export<'_> {
 
 const WHOLE: &str = "restore the whole directory, without --table";
 
-/// What was not committed has to be gone from the tables: an import would take it for committed. False when it stands still.
-fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<bool> {
+/// What was not committed has to be gone from the tables: an import would take it for committed.
+fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
     let prepared = connection.query("XA RECOVER")?.rows.len();
     if prepared > 0 {
         let why = format!(
@@ -235,14 +228,16 @@ fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<bool> {
     loop {
         let now = connection.query(recovered)?.rows.into_iter().next();
         if now.as_ref().and_then(|row| row.first()?.as_deref()) == Some("0") {
-            return Ok(true);
+            return Ok(());
         }
         halt.check()?;
         if now != left {
             (left, since) = (now, Instant::now());
         }
         if since.elapsed() > ROLLBACK_LIMIT {
-            return Ok(false);
+            let why =
+                "the private server does not get on with rolling back what was not committed when the backup ended";
+            return Err(Error::refused("--table", why, WHOLE));
         }
         std::thread::sleep(TICK);
     }
