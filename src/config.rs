@@ -1,6 +1,7 @@
 //! Configuration: `./fullbore.toml`, then `$XDG_CONFIG_HOME/fullbore/fullbore.toml`, then `/etc/fullbore/fullbore.toml`; the
 //! first that exists counts, or the one that `--config` names. Flags override it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use fullbore_core::{Error, Result};
 use serde::Deserialize;
 
 /// Defaults for flags, under the names that the flags have.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// `--compression`.
@@ -38,9 +39,55 @@ pub struct Config {
     pub key: Option<PathBuf>,
     /// `--device-timeout`, in seconds.
     pub device_timeout: Option<u64>,
+    /// Where the catalog is.
+    pub catalog: Option<PathBuf>,
+    /// Named repositories.
+    pub repository: BTreeMap<String, RepositoryConfig>,
+}
+
+/// A named repository: where it is, and defaults for what goes there.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RepositoryConfig {
+    /// Directories and prefixes; the first holds the records as well.
+    pub to: Vec<String>,
+    /// `--kind auto` takes a full when the last differential was larger than this share of its full.
+    pub differential_share: Option<f64>,
+    /// `--compression`.
+    pub compression: Option<String>,
+    /// `--stripes`.
+    pub stripes: Option<usize>,
+    /// `--throttle`.
+    pub throttle: Option<String>,
+    /// `--name-template`.
+    pub name_template: Option<String>,
+    /// `--encrypt-to`.
+    pub encrypt_to: Vec<PathBuf>,
+    /// `--key`.
+    pub key: Option<PathBuf>,
 }
 
 impl Config {
+    /// This configuration for a run on a repository: what is said of that comes before what is said of all.
+    pub fn of_repository(&self, name: &str) -> Self {
+        let Some(repository) = self.repository.get(name).cloned() else { return self.clone() };
+        let encrypt_to = if repository.encrypt_to.is_empty() { &self.encrypt_to } else { &repository.encrypt_to };
+        Self {
+            compression: repository.compression.or_else(|| self.compression.clone()),
+            stripes: repository.stripes.or(self.stripes),
+            throttle: repository.throttle.or_else(|| self.throttle.clone()),
+            name_template: repository.name_template.or_else(|| self.name_template.clone()),
+            key: repository.key.or_else(|| self.key.clone()),
+            encrypt_to: encrypt_to.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Where the catalog is.
+    pub fn catalog_path(&self) -> PathBuf {
+        self.catalog.clone().unwrap_or_else(crate::catalog::default_path)
+    }
+
     /// What object stores are reached through.
     pub fn stores(&self) -> Stores {
         self.device_timeout.map_or_else(Stores::default, |seconds| Stores::of_environment(Duration::from_secs(seconds)))
@@ -77,7 +124,7 @@ fn read(path: &Path) -> Result<Config> {
         Error::usage(
             format!("{}, line {line}", path.display()),
             what,
-            "its keys are those flags of `fullbore backup --help` that have a value",
+            "its keys are those flags of `fullbore backup --help` that have a value, and [repository.NAME]: docs/REPOSITORY.md",
         )
     })
 }

@@ -4,10 +4,12 @@
 //! A [`job`] is what the command line, and later a scheduler, calls: [`job::backup`], [`job::restore`],
 //! [`job::verify`], [`job::inspect`]. Each fills a [`report::Report`] as it goes, so that a failed job has one too.
 
+pub mod catalog;
 pub mod chain;
 pub mod config;
 pub mod job;
 pub mod report;
+pub mod repository;
 pub mod units;
 
 pub use fullbore_core::{Error, Result};

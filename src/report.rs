@@ -41,6 +41,8 @@ pub struct Report {
     pub backup_set_id: Option<String>,
     /// Identity of the media.
     pub media_set_id: Option<String>,
+    /// The task that this run was in its repository.
+    pub task: Option<String>,
     /// Sets that a restore takes, in order, or that a verification read.
     pub sets: Vec<String>,
     /// The families.

@@ -133,6 +133,7 @@ fn write(source: &Played, base: Option<&BaseMap>) -> Vec<u8> {
         halt: &Halt::new(),
         tick: &|| Ok(()),
         manifest: &|| Ok(manifest(&set, source, base)),
+        permit: &|| Ok(()),
     };
     backup.run(vec![Box::new(MemorySink::new("family", &shelf, false))]).expect("nothing goes wrong");
     let bytes = shelf.lock().expect("no panic holds it");

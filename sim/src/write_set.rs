@@ -95,6 +95,7 @@ impl SetWriter<'_> {
             halt: &halt,
             tick,
             manifest: &|| Ok(manifest(&set, map_seed)),
+            permit: &|| Ok(()),
         };
         drop(Pool::made_here());
         let result = backup.run(sinks);

@@ -66,15 +66,20 @@ pub struct Backup {
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
     pub to: Vec<String>,
+    /// Back up into this repository: one of the configuration, or a directory or prefix that ends in /. Names, the base of a
+    /// differential and the records that other hosts see are seen to.
+    #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "base", "init"])]
+    pub repo: Option<String>,
     /// Number of families, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
     /// How blocks are packed: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
-    /// What to store: full, or differential (what changed since the full named with --base).
+    /// What to store: full, or differential (what changed since the full named with --base, or the newest of the repository); auto, into a
+    /// repository: a differential until the last one was large.
     #[arg(long, value_enum, default_value_t = Kind::Full)]
     pub kind: Kind,
     /// The full that a differential belongs to: its families, directories or patterns. Repeatable.
@@ -166,6 +171,8 @@ pub enum Kind {
     Differential,
     /// The log since the last backup.
     Log,
+    /// Into a repository: a full where there is none or where the last differential was large, else a differential.
+    Auto,
 }
 
 /// Buffers and threads that backup, restore and verify share.
@@ -228,6 +235,17 @@ pub struct Chosen {
     pub latest: bool,
 }
 
+/// A repository, and a database in it.
+#[derive(Debug, Args)]
+pub struct InRepository {
+    /// Instead of --from: a repository of the configuration, or a directory or prefix that ends in /.
+    #[arg(long, value_name = "REPOSITORY", conflicts_with = "from")]
+    pub repo: Option<String>,
+    /// The database in the repository: as the list shows it, or the name of its file.
+    #[arg(long, value_name = "DATABASE", requires = "repo")]
+    pub database: Option<String>,
+}
+
 /// Restore a database. It appears under its name only when it is whole; until then the target is as it was.
 ///
 /// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
@@ -235,8 +253,11 @@ pub struct Chosen {
 #[command(group = clap::ArgGroup::new("server").args(["start_check", "table"]).multiple(true))]
 pub struct Restore {
     /// Families, directories or patterns, in any order; - for standard input. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
     pub from: Vec<String>,
+    /// Which repository.
+    #[command(flatten)]
+    pub repository: InRepository,
     /// The target: sqlite:FILE, dir:PATH or nul:. Refused when it holds anything.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
@@ -293,8 +314,11 @@ pub struct Restore {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// Families, directories or patterns; - for standard input. All sets found are verified. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
     pub from: Vec<String>,
+    /// Which repository.
+    #[command(flatten)]
+    pub repository: InRepository,
     /// The key that opens encrypted media.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
@@ -341,8 +365,14 @@ pub enum Inspected {
 #[derive(Debug, Args)]
 pub struct List {
     /// Directories, families or patterns. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
     pub from: Vec<String>,
+    /// Which repository.
+    #[command(flatten)]
+    pub repository: InRepository,
+    /// Ask this host's catalog only, and not the repository.
+    #[arg(long, requires = "repo")]
+    pub catalog: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

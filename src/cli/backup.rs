@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use fullbore::config::Config;
 use fullbore::job::backup::{self, Request};
+use fullbore::job::repository::backup::Wanted;
+use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, Place};
@@ -15,6 +17,8 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
+    let own = args.repo.as_ref().map(|name| config.of_repository(name));
+    let config = own.as_ref().unwrap_or(config);
     let request = request(args, config)?;
     if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
         && args.shown.report == Some(ReportTo::Output)
@@ -22,6 +26,17 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
     super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&request.source)))?;
+    if let Some(name) = &args.repo {
+        let setting = Setting { name, config };
+        let wanted = wanted(args.kind)?;
+        return super::with_report(
+            "backup",
+            &args.shown,
+            config,
+            |conduct, report| repository::backup::run(&request, wanted, setting, conduct, report),
+            |report| show::backup_result(report, &args.shown, false),
+        );
+    }
     let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
     super::with_report(
         "backup",
@@ -44,6 +59,12 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
             Kind::Full => SetKind::Full,
             Kind::Differential => SetKind::Differential,
             Kind::Log => SetKind::Log,
+            // The repository decides.
+            Kind::Auto if args.repo.is_some() => SetKind::Full,
+            Kind::Auto => {
+                let why = "what is there already is known in a repository only";
+                return Err(Error::usage("--kind auto", why, "add --repo, or say full or differential"));
+            }
         },
         copy_only: args.copy_only,
         base: args.base.clone(),
@@ -65,4 +86,16 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         install_clone_plugin: args.install_clone_plugin,
         include_other_engines: args.include_other_engines,
     })
+}
+
+fn wanted(kind: Kind) -> Result<Wanted> {
+    match kind {
+        Kind::Full => Ok(Wanted::Full),
+        Kind::Differential => Ok(Wanted::Differential),
+        Kind::Auto => Ok(Wanted::Auto),
+        Kind::Log => {
+            let why = "logs do not go into repositories yet";
+            Err(Error::usage("--kind log --repo", why, "name the base with --base and the place with --to"))
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use fullbore::config::Config;
 use fullbore::job::inspect::{self, SetSummary};
+use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result};
 
 use super::args::{Inspect, Inspected, List};
@@ -31,7 +32,25 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
 
 /// Runs `list`; gives the exit code.
 pub fn list(args: &List, config: &Config) -> Result<u8> {
+    if let Some(name) = &args.repository.repo {
+        return list_repository(name, args, config);
+    }
     print_sets(&args.from, args.json, config, show::list)
+}
+
+fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
+    let conduct = super::conduct(config)?;
+    conduct.stores.heed(&conduct.signal);
+    let database = args.repository.database.as_deref();
+    let listing = repository::list::list(Setting { name, config }, database, args.catalog, &conduct)?;
+    if args.json {
+        print_json(&listing.sets)?;
+    } else {
+        show::line(&super::tables::sets(&listing.sets));
+    }
+    listing.warnings.iter().for_each(|warning| show::warning(warning));
+    listing.notes.iter().for_each(|note| show::note(note));
+    Ok(if listing.warnings.is_empty() { 0 } else { WITH_WARNINGS })
 }
 
 fn print_sets(from: &[String], json: bool, config: &Config, show: impl Fn(&[SetSummary])) -> Result<u8> {

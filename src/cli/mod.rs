@@ -7,6 +7,7 @@ mod key;
 mod manual;
 mod restore;
 mod show;
+mod tables;
 mod verify;
 
 use std::fs::File;

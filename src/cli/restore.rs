@@ -2,6 +2,7 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
+use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Into, Owner, Request, StartCheck, Tables};
 
 use super::args::Restore;
@@ -9,6 +10,8 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
+    let own = args.repository.repo.as_ref().map(|name| config.of_repository(name));
+    let config = own.as_ref().unwrap_or(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let request = Request {
         reading: super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config),
@@ -30,7 +33,13 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         "restore",
         &args.shown,
         config,
-        |conduct, report| restore::run(&request, conduct, report),
+        |conduct, report| match &args.repository.repo {
+            None => restore::run(&request, conduct, report),
+            Some(name) => {
+                let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
+                repository::restore::run(&request, database, setting, conduct, report)
+            }
+        },
         |report| show::restore_result(report, &args.shown),
     )
 }

@@ -39,7 +39,7 @@ fn printable(text: &str) -> String {
 }
 
 /// The same for a value that must stay on its line.
-fn value(text: &str) -> String {
+pub(super) fn value(text: &str) -> String {
     escaped(text, |_| true)
 }
 

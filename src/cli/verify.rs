@@ -2,6 +2,7 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
+use fullbore::job::repository::{self, Setting};
 use fullbore::job::verify;
 
 use super::args::{Verify, reading};
@@ -9,12 +10,20 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Verify, config: &Config) -> Result<u8> {
+    let own = args.repository.repo.as_ref().map(|name| config.of_repository(name));
+    let config = own.as_ref().unwrap_or(config);
     let request = reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
     super::with_report(
         "verify",
         &args.shown,
         config,
-        |conduct, report| verify::run(&request, conduct, report),
+        |conduct, report| match &args.repository.repo {
+            None => verify::run(&request, conduct, report),
+            Some(name) => {
+                let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
+                repository::verify::run(&request, database, setting, conduct, report)
+            }
+        },
         |report| show::verify_result(report, &args.shown),
     )
 }

@@ -6,6 +6,7 @@ pub mod keys;
 pub mod limit;
 pub mod media;
 pub mod reading;
+pub mod repository;
 pub mod restore;
 pub mod verify;
 
@@ -29,6 +30,24 @@ use fullbore_core::{Error, Result, threads};
 /// How often a job that waits looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Numbers that no signal has: why a job ends otherwise.
+const ASKED: usize = 1000;
+const LEASE_LOST: usize = 1001;
+
+/// Why a job ends when no signal came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// `fullbore cancel`.
+    Asked,
+    /// Its repository could not be written to for as long as its lease.
+    LeaseLost,
+}
+
+fn lease_lost() -> Error {
+    let why = "could not be written to for as long as a lease lasts: others may have taken this run for dead";
+    Error::refused("the repository", why, "look whether its disk or store is reachable, and run it again")
+}
+
 /// How a job hears of signals and tells how far it is.
 #[derive(Clone, Default)]
 pub struct Conduct {
@@ -48,10 +67,21 @@ impl Conduct {
     pub fn check(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
+            ASKED => Err(Error::Cancelled { by: "fullbore cancel" }),
+            LEASE_LOST => Err(lease_lost()),
             1 => Err(Error::Cancelled { by: "SIGHUP" }),
             15 => Err(Error::Cancelled { by: "SIGTERM" }),
             _ => Err(Error::Cancelled { by: "SIGINT" }),
         }
+    }
+
+    /// Ends the job for another reason than a signal; one that came first stays.
+    pub fn end(&self, why: Ended) {
+        let number = match why {
+            Ended::Asked => ASKED,
+            Ended::LeaseLost => LEASE_LOST,
+        };
+        let _ = self.signal.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// What ends a job; the requests to its stores with it.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::unpack::{NullTarget, Target};
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
@@ -29,6 +30,25 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
     };
     report.set_speed(begun.elapsed().as_secs_f64());
     done
+}
+
+/// Verifies the one set `id`, all of whose families `request` names: by itself, also without its full.
+///
+/// # Errors
+/// It is damaged, not there or not whole, or cannot be read.
+pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let key = media::read_key(request.key.as_deref())?;
+    let heap = request.find(key.as_ref(), conduct)?;
+    let Some(found) = heap.sets.iter().find(|found| found.set.backup_set_id == id) else {
+        let damaged = heap.unreadable.into_iter().next().map(|unreadable| unreadable.error);
+        let gone =
+            || Error::incomplete(format!("backup set {id}"), "its families are not there any more", "run it again");
+        return Err(damaged.unwrap_or_else(gone));
+    };
+    if let Some(why) = &found.set.incomplete {
+        return Err(Error::incomplete(chain::title(&found.set), why, "take another set"));
+    }
+    verify_set(found, request, key.as_ref(), conduct, report).map(drop)
 }
 
 /// How often what has taken the place of sets is verified in its turn.
@@ -119,7 +139,7 @@ fn all_but_leftovers(known: &[FoundSet], report: &mut Report) -> Vec<usize> {
 }
 
 /// The first of several errors; the others become warnings.
-fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
+pub(super) fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     let mut damage = damage.into_iter();
     let Some(first) = damage.next() else { return Ok(()) };
     report.warnings.extend(damage.map(|error| format!("also: {}", media::one_line(&error))));

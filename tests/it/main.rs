@@ -38,6 +38,7 @@ mod program;
 mod proxy;
 mod replace;
 mod report;
+mod repository;
 mod restore;
 mod signals;
 mod slips;

@@ -32,6 +32,7 @@ pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsS
 /// The folder and the environment of a run.
 pub fn surroundings(command: &mut Command, folder: &Path) {
     command.current_dir(folder).env("HOME", folder.join("home")).env("NO_COLOR", "1");
+    command.env("XDG_STATE_HOME", folder.join("state"));
     command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
 }
 

@@ -3,8 +3,10 @@
 mod base;
 mod manifest;
 mod sinks;
+mod within;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
@@ -13,7 +15,7 @@ use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
-use fullbore_core::media::{Label, SetHeader, SetKind};
+use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
@@ -22,6 +24,9 @@ use uuid::Uuid;
 
 use super::{Conduct, estimate, exclusive, limit, memory};
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
+use crate::repository::Repository;
+use crate::repository::format::SetRecord;
+use crate::repository::task::Task;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -91,11 +96,33 @@ struct Prepared {
     file_mode: Mode,
 }
 
+/// The repository that a backup goes to, and the task that it is there.
+#[derive(Clone, Copy)]
+pub struct Within<'a> {
+    /// Where.
+    pub repository: &'a Repository,
+    /// Who is asked before the commit.
+    pub task: &'a Task,
+}
+
 /// Runs the backup and fills `report`, also when it fails.
 ///
 /// # Errors
 /// Whatever stops it; then nothing usable was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    run_within(request, None, conduct, report).map(drop)
+}
+
+/// The same into a repository: what was committed, for its records; nothing after `--dry-run`.
+///
+/// # Errors
+/// Those of [`run`], and what the repository has against the commit.
+pub fn run_within(
+    request: &Request,
+    within: Option<Within<'_>>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Option<SetRecord>> {
     report.kind = Some(request.kind.to_string());
     report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
@@ -133,7 +160,10 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     if request.dry_run {
         report.status = "planned".into();
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
-        return Ok(());
+        return Ok(None);
+    }
+    if let Some(within) = within {
+        within.begins(&prepared)?;
     }
     let raw = if request.measure_limit {
         limit::measure(session.source(), &prepared.devices, &prepared.plan, request.compression, conduct)?
@@ -144,11 +174,11 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         report.notes.push("the limit was not measured: this source gives its bytes once, to the backup itself".into());
     }
     let begun = Instant::now();
-    let outcome = move_bytes(request, &prepared, &*session, conduct, &halt, report)?;
+    let (outcome, manifest) = move_bytes(request, &prepared, &*session, within, conduct, &halt, report)?;
     book(&outcome, &prepared, &*session, report)?;
     report.set_speed(begun.elapsed().as_secs_f64());
     report.limit = raw.map(|raw| limit::limit_of(&raw, report.source_bytes, report.stored_bytes, report.mib_per_s));
-    Ok(())
+    within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest)).transpose()
 }
 
 /// What a database is called on its media: its path, or the server without the account.
@@ -168,7 +198,7 @@ pub fn path_of(source: &str) -> &str {
 }
 
 /// What the database is called on its media: its real path, so that it has one name whatever was typed, and two of them have two.
-fn database_of(source: &str) -> String {
+pub fn database_of(source: &str) -> String {
     let path = path_of(source);
     std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }
@@ -262,14 +292,23 @@ fn move_bytes(
     request: &Request,
     prepared: &Prepared,
     session: &dyn Session,
+    within: Option<Within<'_>>,
     conduct: &Conduct,
     halt: &Halt,
     report: &mut Report,
-) -> Result<BackupOutcome> {
+) -> Result<(BackupOutcome, Option<Manifest>)> {
     let sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();
+    let kept = OnceLock::new();
+    let manifest = || {
+        let made = manifest::manifest(request, prepared, session, &warnings)?;
+        if within.is_some() {
+            let _ = kept.set(made.clone()); // Made once.
+        }
+        Ok(made)
+    };
     let backup = Backup {
         plan: &prepared.plan,
         set: &prepared.set,
@@ -282,9 +321,11 @@ fn move_bytes(
         progress: &conduct.progress,
         halt,
         tick: &|| conduct.check(),
-        manifest: &|| manifest::manifest(request, prepared, session, &warnings),
+        manifest: &manifest,
+        permit: &|| within.map_or(Ok(()), |within| within.task.permit()),
     };
-    backup.run(sinks)
+    let outcome = backup.run(sinks)?;
+    Ok((outcome, kept.into_inner()))
 }
 
 fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, report: &mut Report) -> Result<()> {

@@ -36,6 +36,17 @@ impl Candidate {
     }
 }
 
+/// One that was found in a place, and that nobody named.
+pub(super) fn unnamed(device: Device) -> Candidate {
+    match device.path() {
+        Some(path) => {
+            let (path, leftover) = (path.to_owned(), has_working_name(path));
+            Candidate::new(path, false, leftover)
+        }
+        None => Candidate { device, named: false, leftover: false, identity: None, state: None },
+    }
+}
+
 /// Device and inode of the file that a path leads to.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))

@@ -182,6 +182,14 @@ pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
     candidates(from, stores).and_then(|candidates| look_at(candidates, stores))
 }
 
+/// Looks at these files and objects, of which some may be no families.
+///
+/// # Errors
+/// A store does not answer.
+pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<Heap> {
+    look_at(devices.into_iter().map(candidates::unnamed).collect(), stores)
+}
+
 /// Does `job` with what `from` names; anew when it failed and a running backup has given other names meanwhile.
 ///
 /// # Errors
@@ -308,7 +316,7 @@ fn same_family(copy: &Device, first: &Device) -> String {
 }
 
 /// The first line of an error: without its hint.
-pub(super) fn one_line(error: &Error) -> String {
+pub fn one_line(error: &Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 

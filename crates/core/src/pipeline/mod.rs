@@ -73,6 +73,8 @@ pub struct Backup<'a> {
     pub tick: &'a (dyn Fn() -> Result<()> + Sync),
     /// Called once, after the last byte of the source was read.
     pub manifest: &'a (dyn Fn() -> Result<Manifest> + Sync),
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    pub permit: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
 /// What one family has become.
@@ -390,6 +392,7 @@ impl Backup<'_> {
         board.close_family(1);
         drop(finisher);
         let mut first = writers.into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        (self.permit)()?;
         if self.init {
             others.iter_mut().chain(&mut first).try_for_each(|sink| sink.publish())?;
             // Until here a failure takes everything back: the old set stands under its names as before.

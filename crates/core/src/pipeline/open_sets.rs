@@ -218,6 +218,7 @@ fn back_up(source: &Growing, families: u16, base: Option<&BaseMap>) -> Vec<Shelf
         halt: &Halt::new(),
         tick: &|| Ok(()),
         manifest: &|| Ok(manifest(&set, source, base)),
+        permit: &|| Ok(()),
     };
     backup.run(shelves.iter().map(sink).collect()).unwrap();
     shelves

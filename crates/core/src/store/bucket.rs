@@ -37,8 +37,8 @@ const SET: &str = "fullbore-set";
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
     name: String,
-    store: AmazonS3,
-    control: Arc<Control>,
+    pub(super) store: AmazonS3,
+    pub(super) control: Arc<Control>,
     handle: Handle,
 }
 
@@ -88,7 +88,7 @@ pub struct Part(PartId);
 
 /// Tries what the crate tries only once, for a second try of it might do it twice: here that does no harm. Of an upload that was
 /// begun twice one is never finished, which costs nothing but its name.
-async fn persistently<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
+pub(super) async fn persistently<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
 where
     F: Future<Output = object_store::Result<T>>,
 {
@@ -165,7 +165,7 @@ impl Bucket {
         &self.name
     }
 
-    fn path(&self, key: &str) -> Result<Path> {
+    pub(super) fn path(&self, key: &str) -> Result<Path> {
         let wrong = |error: object_store::path::Error| {
             Error::usage(
                 self.url(key),
@@ -176,12 +176,12 @@ impl Bucket {
         Path::parse(key).map_err(wrong)
     }
 
-    fn ask<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) fn ask<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let url = self.url(key);
         self.handle.block_on(self.control.answered(&url, work))
     }
 
-    fn tidy<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) fn tidy<T>(&self, key: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let url = self.url(key);
         self.handle.block_on(in_the_end(&url, work))
     }

@@ -6,6 +6,7 @@
 mod bucket;
 mod failure;
 mod profile;
+mod small;
 
 use std::collections::BTreeMap;
 use std::future::Future;

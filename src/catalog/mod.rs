@@ -1,0 +1,211 @@
+//! The catalog: what this host knows of repositories, in an SQLite file. Only an index: everything in it can be read from the
+//! repositories again (`fullbore catalog rebuild`), and a catalog that cannot be read is made anew.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use crate::repository::Repository;
+use crate::repository::format::SetRecord;
+use crate::repository::inventory::StoredSet;
+
+/// The version of the tables; another one is made anew.
+const VERSION: i64 = 1;
+/// How long another process may hold the file.
+const BUSY: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// An open catalog.
+pub struct Catalog {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// The sets of a repository as they were last seen.
+pub struct LastSeen {
+    /// When, RFC 3339, by this host's clock.
+    pub at: String,
+    /// The sets, oldest first.
+    pub sets: Vec<StoredSet>,
+}
+
+/// Where the catalog is when nothing says otherwise.
+pub fn default_path() -> PathBuf {
+    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || directory("HOME").map(|home| home.join(".local/state"));
+    let state = match directory("XDG_STATE_HOME") {
+        None if rustix::process::getuid().is_root() => Some(PathBuf::from("/var/lib")),
+        given => given.or_else(home),
+    };
+    state.unwrap_or_else(std::env::temp_dir).join("fullbore/catalog.db")
+}
+
+impl Catalog {
+    /// Opens the catalog; makes it where there is none. One that is damaged, or of another version, is put aside as `NAME.damaged`
+    /// and made anew.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(path: &Path) -> Result<(Self, Option<String>)> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
+        }
+        match Self::prepare(path) {
+            Ok(catalog) => Ok((catalog, None)),
+            Err(error) if is_damage(&error) => {
+                let mut aside = path.as_os_str().to_owned();
+                aside.push(".damaged");
+                std::fs::rename(path, &aside).map_err(|e| Error::io("put aside", path.display().to_string(), e))?;
+                for end in ["-wal", "-shm"] {
+                    let mut side = path.as_os_str().to_owned();
+                    side.push(end);
+                    let _ = std::fs::remove_file(side); // Of the damaged one.
+                }
+                let why = format!(
+                    "the catalog `{}` could not be read ({error}); it was put aside as .damaged and is made anew from the repositories",
+                    path.display()
+                );
+                Self::prepare(path).map(|catalog| (catalog, Some(why))).map_err(|error| failed("make", path, &error))
+            }
+            Err(error) => Err(failed("open", path, &error)),
+        }
+    }
+
+    fn prepare(path: &Path) -> rusqlite::Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if version != VERSION {
+            // Nothing in it is lost: the repositories have it.
+            connection.execute_batch(
+                "BEGIN IMMEDIATE; DROP TABLE IF EXISTS backup_set; DROP TABLE IF EXISTS repository; \
+                 CREATE TABLE repository (id TEXT PRIMARY KEY, name TEXT NOT NULL, seen_at TEXT NOT NULL) WITHOUT ROWID; \
+                 CREATE TABLE backup_set (repository TEXT NOT NULL, id TEXT NOT NULL, started_at INTEGER NOT NULL, database TEXT NOT NULL, \
+                 stored TEXT NOT NULL, PRIMARY KEY (repository, id)) WITHOUT ROWID; \
+                 PRAGMA user_version = 1; COMMIT",
+            )?;
+        }
+        connection.query_row("SELECT COUNT(*) FROM repository", [], |row| row.get::<_, i64>(0))?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The sets of a repository as they were last seen; nothing when it was never seen.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn last_seen(&self, repository: Uuid) -> Result<Option<LastSeen>> {
+        let read = || -> rusqlite::Result<Option<LastSeen>> {
+            let id = repository.to_string();
+            let seen = "SELECT seen_at FROM repository WHERE id = ?1";
+            let Some(at) = self.connection.query_row(seen, [&id], |row| row.get(0)).optional()? else {
+                return Ok(None);
+            };
+            let sets = "SELECT stored FROM backup_set WHERE repository = ?1 ORDER BY started_at, id";
+            let mut statement = self.connection.prepare(sets)?;
+            let rows = statement.query_map([&id], |row| row.get::<_, String>(0))?;
+            let mut sets = Vec::new();
+            for row in rows {
+                // What cannot be understood is read from the repository again.
+                sets.extend(serde_json::from_str::<StoredSet>(&row?).ok());
+            }
+            Ok(Some(LastSeen { at, sets }))
+        };
+        read().map_err(|error| failed("read", &self.path, &error))
+    }
+
+    /// The same of the repository that was last seen by this name.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn seen_as(&self, name: &str) -> Result<Option<LastSeen>> {
+        let named = "SELECT id FROM repository WHERE name = ?1 ORDER BY seen_at DESC LIMIT 1";
+        let id = self.connection.query_row(named, [name], |row| row.get::<_, String>(0)).optional();
+        let id = id.map_err(|error| failed("read", &self.path, &error))?;
+        id.and_then(|id| Uuid::try_parse(&id).ok()).map_or(Ok(None), |id| self.last_seen(id))
+    }
+
+    /// The records of sets that need not be read again: what a set is never changes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn records(&self, repository: Uuid) -> Result<HashMap<Uuid, SetRecord>> {
+        let sets = self.last_seen(repository)?.map(|seen| seen.sets).unwrap_or_default();
+        let recorded = sets.into_iter().filter(|set| set.recorded);
+        Ok(recorded.map(|set| (set.record.backup_set_id, set.record)).collect())
+    }
+
+    /// Puts down what a repository holds now, in place of what was known of it.
+    ///
+    /// # Errors
+    /// The file cannot be written to.
+    pub fn put(&mut self, repository: &Repository, sets: &[StoredSet]) -> Result<()> {
+        let path = self.path.clone();
+        self.write(repository, sets).map_err(|error| failed("write to", &path, &error))
+    }
+
+    /// Puts down one set more.
+    ///
+    /// # Errors
+    /// The file cannot be written to.
+    pub fn add(&self, repository: &Repository, set: &StoredSet) -> Result<()> {
+        let stored = serde_json::to_string(set).unwrap_or_default();
+        let id = repository.id.to_string();
+        let put = "INSERT OR REPLACE INTO backup_set VALUES (?1, ?2, ?3, ?4, ?5)";
+        let record = &set.record;
+        let values = params![id, record.backup_set_id.to_string(), record.started_at, record.database, stored];
+        let seen = "INSERT OR IGNORE INTO repository VALUES (?1, ?2, ?3)";
+        let now = jiff::Timestamp::now().to_string();
+        let done = self
+            .connection
+            .execute(put, values)
+            .and_then(|_| self.connection.execute(seen, [&id, &repository.name, &now]));
+        done.map(drop).map_err(|error| failed("write to", &self.path, &error))
+    }
+
+    fn write(&mut self, repository: &Repository, sets: &[StoredSet]) -> rusqlite::Result<()> {
+        let id = repository.id.to_string();
+        let change = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        {
+            let mut known = HashMap::new();
+            let mut statement = change.prepare("SELECT id, stored FROM backup_set WHERE repository = ?1")?;
+            for row in statement.query_map([&id], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))? {
+                let (set, stored) = row?;
+                known.insert(set, stored);
+            }
+            let mut put = change.prepare("INSERT OR REPLACE INTO backup_set VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            for set in sets {
+                let key = set.record.backup_set_id.to_string();
+                let stored = serde_json::to_string(set).unwrap_or_default();
+                // Most of them are as they were.
+                if known.remove(&key).as_ref() != Some(&stored) {
+                    put.execute(params![id, key, set.record.started_at, set.record.database, stored])?;
+                }
+            }
+            let mut forget = change.prepare("DELETE FROM backup_set WHERE repository = ?1 AND id = ?2")?;
+            for gone in known.keys() {
+                forget.execute([&id, gone])?;
+            }
+            let seen = "INSERT OR REPLACE INTO repository VALUES (?1, ?2, ?3)";
+            change.execute(seen, [&id, &repository.name, &jiff::Timestamp::now().to_string()])?;
+        }
+        change.commit()
+    }
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+fn failed(action: &str, path: &Path, error: &rusqlite::Error) -> Error {
+    let hint = "the catalog is only an index: remove the file, and the repositories fill it again; or name another with `catalog = \"…\"` in fullbore.toml";
+    Error::refused(format!("catalog {}", path.display()), format!("cannot {action} it: {error}"), hint)
+}

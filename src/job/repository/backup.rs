@@ -1,0 +1,138 @@
+//! A backup into a repository: which base it has is found there, and its commit is agreed upon with other hosts.
+
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+
+use super::{Setting, of_database};
+use crate::job::backup::{self, Request, Within};
+use crate::job::{Conduct, media};
+use crate::report::Report;
+use crate::repository::inventory::{Inventory, StoredSet};
+use crate::repository::{self, Repository};
+
+/// A full is taken when the last differential was larger than this share of its full: two of them cost more than it then.
+const DIFFERENTIAL_SHARE: f64 = 0.5;
+
+/// What `--kind` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// A full.
+    Full,
+    /// What changed since the newest full of this database.
+    Differential,
+    /// A full where there is none, or where the last differential was large; else a differential.
+    Auto,
+}
+
+/// Backs up into a repository and fills `report`, also when it fails.
+///
+/// # Errors
+/// Those of [`backup::run`], and what the repository has against it.
+pub fn run(
+    request: &Request,
+    wanted: Wanted,
+    setting: Setting<'_>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    refuse_fixed_names(request)?;
+    let places = repository::places(setting.name, setting.config)?;
+    if request.dry_run && Repository::open(setting.name, places.clone(), &conduct.stores).is_err() {
+        // Nothing is made by looking.
+        return backup::run(&Request { to: places, kind: SetKind::Full, ..request.clone() }, conduct, report);
+    }
+    let repository = Repository::open_or_make(setting.name, places, &conduct.stores);
+    let repository = repository.map_err(|error| conduct.why_halted(error))?;
+    let database = backup::database_of(&request.source);
+    let mut request = Request { to: repository.places.clone(), kind: SetKind::Full, ..request.clone() };
+    let base = match wanted {
+        Wanted::Full => None,
+        Wanted::Differential | Wanted::Auto => {
+            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+            choose_base(&inventory, wanted, &request, &database, setting, report)?
+        }
+    };
+    setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
+        if let Some(base) = &base {
+            request.kind = SetKind::Differential;
+            request.base = base.devices(&repository)?.iter().map(ToString::to_string).collect();
+            task.lease(&[base.record.backup_set_id])?;
+        }
+        let within = Within { repository: &repository, task };
+        let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
+        // The set is good from here on: what fails now is said, and found by whoever looks next.
+        if let Err(error) = task.describe(&record) {
+            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
+        }
+        let stored = StoredSet::committed(record);
+        if let Some(Err(error)) = setting.catalog(&mut report.warnings).map(|catalog| catalog.add(&repository, &stored))
+        {
+            report.warnings.push(media::one_line(&error));
+        }
+        Ok(())
+    })
+}
+
+/// Names must tell sets apart: nothing is ever overwritten in a repository.
+fn refuse_fixed_names(request: &Request) -> Result<()> {
+    if request.init {
+        let why = "nothing is ever overwritten in a repository";
+        return Err(Error::usage("--init", why, "leave it out; `fullbore prune` removes what is no longer needed"));
+    }
+    match &request.name_template {
+        Some(template) if !template.contains("{id}") && !template.contains("{set}") => Err(Error::usage(
+            format!("--name-template {template}"),
+            "does not tell one set from another",
+            "names in a repository contain {id} or {set}",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The newest full of the database that a differential may be based on; nothing when a full is to be taken.
+fn choose_base(
+    inventory: &Inventory,
+    wanted: Wanted,
+    request: &Request,
+    database: &str,
+    setting: Setting<'_>,
+    report: &mut Report,
+) -> Result<Option<StoredSet>> {
+    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
+    let ours: Vec<&StoredSet> = of_database(&inventory.sets, Some(database)).unwrap_or_default();
+    let usable = |set: &&&StoredSet| set.record.engine == engine && set.incomplete.is_none() && !set.tombstone;
+    let fulls = ours.iter().filter(usable).filter(|set| set.record.kind == SetKind::Full && !set.record.copy_only);
+    let Some(base) = fulls.max_by_key(|set| set.record.started_at) else {
+        if wanted == Wanted::Auto {
+            report
+                .notes
+                .push(format!("a full: the repository holds none of `{database}` that another could be based on"));
+            return Ok(None);
+        }
+        let why = format!("the repository holds no whole full of `{database}` that is not --copy-only");
+        return Err(Error::incomplete("--kind differential", why, "take a full first: --kind full, or --kind auto"));
+    };
+    let id = base.record.backup_set_id;
+    let differentials =
+        ours.iter().filter(|set| set.record.base == Some(id) && set.record.kind == SetKind::Differential);
+    let last = differentials.max_by_key(|set| set.record.started_at);
+    let share = setting.config.repository.get(setting.name).and_then(|repository| repository.differential_share);
+    let share = share.unwrap_or(DIFFERENTIAL_SHARE);
+    if let (Some(last), Wanted::Auto) = (last, wanted) {
+        let grown = last.stored_bytes() as f64 / base.stored_bytes().max(1) as f64;
+        if grown > share {
+            let percent = |share: f64| (share * 100.0).round();
+            let note = format!(
+                "a full: the last differential had {} % of its full, more than {} % (differential-share)",
+                percent(grown),
+                percent(share)
+            );
+            report.notes.push(note);
+            return Ok(None);
+        }
+    }
+    if wanted == Wanted::Auto {
+        report.notes.push(format!("a differential of full {id}"));
+    }
+    Ok(Some((*base).clone()))
+}

@@ -1,0 +1,125 @@
+//! What a repository holds, for people and programs.
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+
+use super::{Setting, of_database};
+use crate::chain::show_time;
+use crate::job::Conduct;
+use crate::repository::inventory::StoredSet;
+
+/// One set of a repository.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListedSet {
+    /// Identity of the backup.
+    pub backup_set_id: String,
+    /// full, differential, log.
+    pub kind: String,
+    /// What it is based on.
+    pub base_backup_set_id: Option<String>,
+    /// Name of the engine.
+    pub engine: String,
+    /// The database; empty where only a key would tell.
+    pub database: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// RFC 3339.
+    pub finished_at: String,
+    /// Outside the chain.
+    pub copy_only: bool,
+    /// Families that there should be.
+    pub families: usize,
+    /// Bytes of its families.
+    pub stored_bytes: u64,
+    /// Bytes of the restored database; 0: only its manifest tells.
+    pub database_bytes: u64,
+    /// True when a key is needed.
+    pub encrypted: bool,
+    /// Why it cannot be used, if it cannot.
+    pub why_incomplete: Option<String>,
+    /// RFC 3339, by the store's clock: when it was last read whole and found good.
+    pub verified_at: Option<String>,
+    /// RFC 3339, by the store's clock: when that last failed.
+    pub failed_at: Option<String>,
+    /// The same: when a restore of its chain was last tried and found good.
+    pub proven_at: Option<String>,
+    /// It is being removed.
+    pub tombstone: bool,
+}
+
+/// A listing, and what is to be said of it.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The sets, oldest first.
+    pub sets: Vec<ListedSet>,
+    /// What is not as it should be.
+    pub warnings: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// Lists the sets of a database, or of all; from this host's catalog alone when `offline`.
+///
+/// # Errors
+/// The repository cannot be reached, or was never seen.
+pub fn list(setting: Setting<'_>, database: Option<&str>, offline: bool, conduct: &Conduct) -> Result<Listing> {
+    let mut listing = Listing::default();
+    let sets = if offline {
+        let seen = last_seen(setting, &mut listing)?;
+        listing.notes.push(format!("as of {}: the repository was not asked", seen.0));
+        seen.1
+    } else {
+        let repository = setting.open(conduct)?;
+        let inventory = setting.inventory(&repository, conduct, &mut listing.warnings)?;
+        listing.notes.extend(inventory.notes);
+        inventory.sets
+    };
+    let chosen = match database {
+        Some(_) => of_database(&sets, database)?,
+        None => sets.iter().collect(),
+    };
+    let broken = chosen.iter().filter(|set| set.incomplete.is_some() && !set.tombstone);
+    let said =
+        |set: &&StoredSet| format!("{}: {}", super::title(&set.record), set.incomplete.as_deref().unwrap_or_default());
+    listing.warnings.extend(broken.map(said));
+    listing.sets = chosen.into_iter().map(listed).collect();
+    Ok(listing)
+}
+
+/// What the catalog knows of a repository by the places that it was last seen in.
+fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec<StoredSet>)> {
+    let catalog = setting.catalog(&mut listing.warnings);
+    let seen = catalog.map(|catalog| catalog.seen_as(setting.name)).transpose()?.flatten();
+    let seen = seen.ok_or_else(|| {
+        let why = "this host's catalog knows nothing of it";
+        Error::refused(
+            format!("--repo {}", setting.name),
+            why,
+            "leave out --catalog, so that the repository itself is asked",
+        )
+    })?;
+    Ok((seen.at, seen.sets))
+}
+
+fn listed(set: &StoredSet) -> ListedSet {
+    let record = &set.record;
+    ListedSet {
+        backup_set_id: record.backup_set_id.to_string(),
+        kind: record.kind.to_string(),
+        base_backup_set_id: record.base.map(|id| id.to_string()),
+        engine: record.engine.clone(),
+        database: record.database.clone(),
+        started_at: show_time(record.started_at),
+        finished_at: show_time(record.finished_at),
+        copy_only: record.copy_only,
+        families: record.families.len(),
+        stored_bytes: set.stored_bytes(),
+        database_bytes: record.database_bytes,
+        encrypted: record.encrypted,
+        why_incomplete: set.incomplete.clone(),
+        verified_at: set.verified_at.map(show_time),
+        failed_at: set.failed_at.map(show_time),
+        proven_at: set.proven_at.map(show_time),
+        tombstone: set.tombstone,
+    }
+}

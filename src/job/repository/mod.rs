@@ -1,0 +1,149 @@
+//! Jobs on a repository: what is backed up into it, found in it, checked and removed.
+
+pub mod backup;
+pub mod list;
+pub mod restore;
+pub mod verify;
+
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+
+use super::Conduct;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::report::Report;
+use crate::repository::format::SetRecord;
+use crate::repository::inventory::{Inventory, StoredSet};
+use crate::repository::task::Task;
+use crate::repository::{self, Repository};
+
+/// Which repository, and what this host knows of it.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// `--repo`.
+    pub name: &'a str,
+    /// Where it is said what that is.
+    pub config: &'a Config,
+}
+
+impl Setting<'_> {
+    /// The repository, which must be there.
+    ///
+    /// # Errors
+    /// It is not, or cannot be reached.
+    pub fn open(&self, conduct: &Conduct) -> Result<Repository> {
+        let places = repository::places(self.name, self.config)?;
+        Repository::open(self.name, places, &conduct.stores).map_err(|error| conduct.why_halted(error))
+    }
+
+    /// Everything in it. The catalog learns of it; without a catalog it takes longer.
+    ///
+    /// # Errors
+    /// The repository cannot be reached.
+    pub fn inventory(
+        &self,
+        repository: &Repository,
+        conduct: &Conduct,
+        warnings: &mut Vec<String>,
+    ) -> Result<Inventory> {
+        let mut catalog = self.catalog(warnings);
+        let known = catalog.as_ref().map(|catalog| catalog.records(repository.id));
+        let known = known.transpose().unwrap_or_else(|error| noted(error, warnings)).unwrap_or_default();
+        let inventory = Inventory::take(repository, known).map_err(|error| conduct.why_halted(error))?;
+        if let Some(Err(error)) = catalog.as_mut().map(|catalog| catalog.put(repository, &inventory.sets)) {
+            noted::<()>(error, warnings);
+        }
+        warnings.extend(inventory.warnings.iter().cloned());
+        Ok(inventory)
+    }
+
+    /// The catalog, if it can be had: it is only an index.
+    pub fn catalog(&self, warnings: &mut Vec<String>) -> Option<Catalog> {
+        match Catalog::open(&self.config.catalog_path()) {
+            Ok((catalog, said)) => {
+                warnings.extend(said);
+                Some(catalog)
+            }
+            Err(error) => noted(error, warnings),
+        }
+    }
+
+    /// Does `work` as a task that others see.
+    ///
+    /// # Errors
+    /// Those of the work, and of a repository that cannot be written to.
+    pub fn as_task<T>(
+        &self,
+        repository: &Repository,
+        verb: &str,
+        database: Option<String>,
+        conduct: &Conduct,
+        report: &mut Report,
+        work: impl FnOnce(&Task, &mut Report) -> Result<T>,
+    ) -> Result<T> {
+        let task = Task::begin(repository, verb, database, conduct).map_err(|error| conduct.why_halted(error))?;
+        report.task = Some(task.id().to_string());
+        let done = work(&task, report).map_err(|error| conduct.why_halted(error));
+        let (result, value) = match done {
+            Ok(value) => (Ok(()), Some(value)),
+            Err(error) => (Err(error), None),
+        };
+        if let Some(error) = task.end(&result) {
+            report
+                .warnings
+                .push(format!("the end of this task could not be written down: {}", super::media::one_line(&error)));
+        }
+        result.and_then(|()| value.ok_or(Error::Halted))
+    }
+}
+
+fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
+    warnings.push(super::media::one_line(&error));
+    None
+}
+
+/// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
+///
+/// # Errors
+/// There is none, or more than one.
+pub fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Result<Vec<&'a StoredSet>> {
+    let known: std::collections::BTreeSet<(&str, &str)> =
+        sets.iter().map(|set| (&set.record.engine[..], &set.record.database[..])).collect();
+    let fits = |database: &str| match wanted {
+        None => true,
+        Some(wanted) => {
+            let path = Path::new(database);
+            database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
+        }
+    };
+    let exact: Vec<_> = known.iter().filter(|(_, database)| Some(*database) == wanted).collect();
+    let fitting: Vec<_> = match exact.is_empty() {
+        true => known.iter().filter(|(_, database)| fits(database)).collect(),
+        false => exact,
+    };
+    let shown = || known.iter().map(|(engine, name)| format!("\n    {engine} `{name}`")).collect::<String>();
+    let thing = wanted.map_or_else(|| "--repo".to_owned(), |name| format!("--database {name}"));
+    match fitting[..] {
+        [of] => Ok(sets.iter().filter(|set| (&set.record.engine[..], &set.record.database[..]) == *of).collect()),
+        [] if known.is_empty() => {
+            Err(Error::incomplete(thing, "the repository holds no backup set", "back up into it first"))
+        }
+        [] => Err(Error::refused(
+            thing,
+            format!("is not in the repository, which holds:{}", shown()),
+            "name one of these",
+        )),
+        _ => Err(Error::refused(
+            thing,
+            format!("the repository holds several databases:{}", shown()),
+            "say which with --database",
+        )),
+    }
+}
+
+/// The title of a set that stands in a record.
+pub(super) fn title(record: &SetRecord) -> String {
+    let time = crate::chain::show_time(record.started_at);
+    format!("{} {} of `{}` from {time}", record.kind, record.backup_set_id, record.database)
+}

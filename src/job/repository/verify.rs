@@ -1,0 +1,112 @@
+//! A verification of sets in a repository: each gets a verdict that others see.
+
+use std::time::Instant;
+
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::{Setting, of_database, title};
+use crate::job::reading::Reading;
+use crate::job::{Conduct, verify};
+use crate::report::Report;
+use crate::repository::Repository;
+use crate::repository::format::{self, VerdictRecord};
+use crate::repository::inventory::StoredSet;
+
+/// Verifies the sets of a database, or of all; with `--set` one, with `--latest` the newest chain. Fills `report`, also when damage is
+/// found.
+///
+/// # Errors
+/// The first damage, after everything else was looked at as well.
+pub fn run(
+    reading: &Reading,
+    database: Option<&str>,
+    setting: Setting<'_>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let begun = Instant::now();
+    let repository = setting.open(conduct)?;
+    let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+    let sets = match (database, &reading.choice.set, reading.choice.latest) {
+        (None, None, false) => inventory.sets.iter().collect(),
+        (None, Some(_), _) => inventory.sets.iter().collect(),
+        _ => of_database(&inventory.sets, database)?,
+    };
+    let chosen = chosen(sets, reading)?;
+    let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
+    setting.as_task(&repository, "verify", database.map(str::to_owned), conduct, report, |task, report| {
+        task.lease(&ids)?;
+        let mut damage = Vec::new();
+        for set in chosen {
+            match verified(set, reading, &repository, conduct, report) {
+                Ok(()) => {}
+                Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        report.set_speed(begun.elapsed().as_secs_f64());
+        verify::first(damage, report)
+    })
+}
+
+fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a StoredSet>> {
+    let choice = &reading.choice;
+    if choice.set.is_none() && !choice.latest {
+        return Ok(sets.into_iter().filter(|set| !set.tombstone).collect());
+    }
+    let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+    let sequence = crate::chain::choose(&known, choice)?;
+    // One set, named, is what is meant; the newest chain is all of it.
+    let from = if choice.set.is_some() { sequence.sets.len().saturating_sub(1) } else { 0 };
+    Ok(sequence.sets[from..].iter().map(|&at| sets[at]).collect())
+}
+
+/// Verifies one set and writes down what was found.
+fn verified(
+    set: &StoredSet,
+    reading: &Reading,
+    repository: &Repository,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let begun = Instant::now();
+    let id = set.record.backup_set_id;
+    let done = match &set.incomplete {
+        Some(why) => {
+            Err(Error::incomplete(title(&set.record), why, "`fullbore restore` cannot use it; take another backup"))
+        }
+        None => {
+            let from = set.devices(repository)?.iter().map(ToString::to_string).collect();
+            verify::one(&Reading { from, ..reading.clone() }, id, conduct, report)
+        }
+    };
+    let error = match &done {
+        Ok(()) => None,
+        // Nothing was learnt of the set: a wrong key, a signal, a store that does not answer.
+        Err(
+            Error::Usage { .. } | Error::Io { .. } | Error::Refused { .. } | Error::Cancelled { .. } | Error::Halted,
+        ) => {
+            return done;
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    let verdict = VerdictRecord {
+        by: "verify".into(),
+        host: crate::job::host(),
+        elapsed_s: begun.elapsed().as_secs_f64(),
+        error,
+    };
+    put_verdict(repository, id, "passed", &verdict)?;
+    done
+}
+
+/// Writes a verdict down where every host sees it; what a good one is called.
+///
+/// # Errors
+/// The repository cannot be written to.
+pub fn put_verdict(repository: &Repository, set: Uuid, good: &str, verdict: &VerdictRecord) -> Result<()> {
+    let passed = if verdict.error.is_none() { good } else { "failed" };
+    let time = jiff::Timestamp::now().as_microsecond();
+    repository.records.write(&format!("verdicts/{set}.{time}.{passed}.json"), &format::encode(verdict)?)
+}

@@ -1,0 +1,258 @@
+//! What the records hold: JSON, as `docs/REPOSITORY.md` describes it.
+
+use fullbore_core::device::Device;
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The version of all records.
+pub const FORMAT: u32 = 1;
+
+/// `repository.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its identity.
+    pub repository_id: Uuid,
+    /// RFC 3339.
+    pub created_at: String,
+    /// Version of the program.
+    pub tool_version: String,
+}
+
+/// `sets/ID.json`: a backup set that was committed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Identity of the backup.
+    pub backup_set_id: Uuid,
+    /// Identity of the media.
+    pub media_set_id: Uuid,
+    /// Full, differential, log.
+    pub kind: SetKind,
+    /// The full of a differential; what a log follows.
+    pub base: Option<Uuid>,
+    /// Outside the chain.
+    pub copy_only: bool,
+    /// Name of the engine.
+    pub engine: String,
+    /// The database as the engine names it.
+    pub database: String,
+    /// `--name`.
+    pub name: String,
+    /// Microseconds since 1970, by the clock of the host that wrote it.
+    pub started_at: i64,
+    /// The same: when the last byte of the database was read.
+    pub finished_at: i64,
+    /// Where it was made.
+    pub host: String,
+    /// Where its families are, first to last.
+    pub families: Vec<FamilyRecord>,
+    /// Bytes of the restored database; 0: only the manifest tells.
+    pub database_bytes: u64,
+    /// True when a key is needed.
+    pub encrypted: bool,
+    /// The codec asked for.
+    pub codec: String,
+    /// The engine's own position at the beginning.
+    pub first_position: serde_json::Value,
+    /// The same at the end.
+    pub last_position: serde_json::Value,
+}
+
+/// One family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FamilyRecord {
+    /// In which of the repository's places, from 0: hosts may name them differently.
+    pub place: usize,
+    /// Its name there.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a task may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TaskState {
+    /// It has a record, and has not begun to move bytes.
+    Created,
+    /// Bytes are moved.
+    InProgress,
+    /// It is done.
+    Success,
+    /// It failed.
+    Error,
+    /// It is to end, and has heard of it.
+    CancelRequested,
+    /// It ended because somebody wanted it to.
+    Cancelled,
+}
+
+impl TaskState {
+    /// True while it runs, or died running.
+    pub fn is_open(self) -> bool {
+        matches!(self, TaskState::Created | TaskState::InProgress | TaskState::CancelRequested)
+    }
+
+    /// As it is written in records and shown to people.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskState::Created => "CREATED",
+            TaskState::InProgress => "IN_PROGRESS",
+            TaskState::Success => "SUCCESS",
+            TaskState::Error => "ERROR",
+            TaskState::CancelRequested => "CANCEL_REQUESTED",
+            TaskState::Cancelled => "CANCELLED",
+        }
+    }
+}
+
+/// `tasks/TASK.json`: a run, and the sets that it leases.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its identity.
+    pub task: Uuid,
+    /// backup, restore, verify, prune, copy, restore-test.
+    pub verb: String,
+    /// What it is about.
+    pub database: Option<String>,
+    /// Where it runs.
+    pub host: String,
+    /// As which process.
+    pub process: u32,
+    /// RFC 3339, by that host's clock.
+    pub started_at: String,
+    /// The same, once it has ended.
+    pub ended_at: Option<String>,
+    /// How it is.
+    pub state: TaskState,
+    /// For how many seconds after its last writing it counts as alive.
+    pub lease_s: u64,
+    /// Sets that must not go while it lives.
+    pub needs: Vec<Uuid>,
+    /// The set that it writes.
+    pub writes: Option<Uuid>,
+    /// The families of that set.
+    pub families: Vec<FamilyRecord>,
+    /// Bytes read, of how many, and stored.
+    pub progress: TaskProgress,
+    /// What it failed of.
+    pub error: Option<String>,
+}
+
+/// How far a task is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskProgress {
+    /// Bytes of the database, done.
+    pub done_bytes: u64,
+    /// Bytes of the database, in all; 0: not known yet.
+    pub total_bytes: u64,
+    /// Bytes on the media.
+    pub stored_bytes: u64,
+    /// Since bytes are moved.
+    pub elapsed_s: f64,
+}
+
+/// `fates/ID.json`: whether a set is committed or removed, whichever was written first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FateRecord {
+    /// Which of both.
+    pub fate: Fate,
+    /// Who wrote it.
+    pub task: Uuid,
+}
+
+/// What is to become of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// Its commit record gets its name.
+    Committed,
+    /// Its leftovers go, and it must never be committed.
+    Removed,
+}
+
+/// `tombstones/ID.json`: a set that is to go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TombstoneRecord {
+    /// The prune that decided it.
+    pub task: Uuid,
+    /// Where that runs.
+    pub host: String,
+    /// The set's families: they can be found when its record is gone.
+    pub families: Vec<FamilyRecord>,
+}
+
+/// `verdicts/ID.TIME.passed.json`: a set was read whole, or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerdictRecord {
+    /// verify or restore-test.
+    pub by: String,
+    /// Where.
+    pub host: String,
+    /// How long it took, in seconds.
+    pub elapsed_s: f64,
+    /// The error, if it failed.
+    pub error: Option<String>,
+}
+
+impl FamilyRecord {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// The repository has fewer places than the one that it was written with.
+    pub fn device(&self, places: &[Device]) -> Result<Device> {
+        // What is removed by this name must be in the place.
+        if self.name.contains(['/', '\0']) || matches!(&self.name[..], "" | "." | "..") {
+            let why = "is no name of a family: a record of the repository was forged or damaged";
+            return Err(Error::incomplete(&self.name, why, "`fullbore catalog rebuild` shows which sets are there"));
+        }
+        let place = places.get(self.place).and_then(|place| place.join(&self.name));
+        place.ok_or_else(|| {
+            let why = format!("stands in place {} of the repository, which has {} here", self.place + 1, places.len());
+            Error::refused(&self.name, why, "name all places of the repository, in their order, in fullbore.toml")
+        })
+    }
+}
+
+/// A record as bytes.
+///
+/// # Errors
+/// None in practice: every field can be written.
+pub fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(record).map_err(|e| Error::io("write", "a record", e.into()))
+}
+
+/// A record from bytes that anybody may have written.
+///
+/// # Errors
+/// It is none, or of a newer fullbore.
+pub fn decode<T: DeserializeOwned>(shown: &str, bytes: &[u8]) -> Result<T> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: Option<u32>,
+    }
+    let version = serde_json::from_slice::<Version>(bytes).ok().and_then(|version| version.format);
+    if let Some(newer) = version.filter(|&version| version > FORMAT) {
+        let why = format!("was written by a newer fullbore (format {newer}; this one knows {FORMAT})");
+        return Err(Error::refused(
+            shown,
+            why,
+            "use that fullbore: an older one could remove what it does not understand",
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        Error::incomplete(
+            shown,
+            format!("is no record of a repository: {error}"),
+            "`fullbore catalog rebuild` passes over it and reads the media",
+        )
+    })
+}

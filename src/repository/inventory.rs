@@ -1,0 +1,360 @@
+//! What a repository holds: its sets, whether they are whole, what was found of them, and who is using them.
+
+use std::collections::{HashMap, HashSet};
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::pool::Pool;
+use fullbore_core::sink::CLAIM;
+use fullbore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Repository;
+use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
+use super::records::{Entry, list_place};
+use crate::chain::FoundSet;
+use crate::job::media::{self, Found};
+
+/// A set in a repository.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredSet {
+    /// What it is.
+    pub record: SetRecord,
+    /// Why it cannot be used, if it cannot.
+    pub incomplete: Option<String>,
+    /// False when it was found by its media alone.
+    pub recorded: bool,
+    /// When it was last read whole and found good, in microseconds since 1970 by the store's clock.
+    pub verified_at: Option<i64>,
+    /// When that last failed.
+    pub failed_at: Option<i64>,
+    /// When a restore of it was last tried and found good: to each set of the chain.
+    pub proven_at: Option<i64>,
+    /// When its commit record was written, by the store's clock; by its own, where that is missing.
+    pub stored_at: i64,
+    /// It is to go.
+    pub tombstone: bool,
+}
+
+/// A run that has a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownTask {
+    /// What it says of itself.
+    pub record: TaskRecord,
+    /// When it said so, in microseconds since 1970 by the store's clock.
+    pub written_at: i64,
+}
+
+/// Everything in a repository.
+#[derive(Debug, Clone, Default)]
+pub struct Inventory {
+    /// The sets, oldest first.
+    pub sets: Vec<StoredSet>,
+    /// Runs with a record, oldest first.
+    pub tasks: Vec<KnownTask>,
+    /// Tombstones of sets that are gone already, or nearly.
+    pub tombstones: Vec<Uuid>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+    /// What is not as it should be.
+    pub warnings: Vec<String>,
+}
+
+impl StoredSet {
+    /// A set that was committed this moment.
+    pub fn committed(record: SetRecord) -> Self {
+        let stored_at = record.finished_at;
+        Self {
+            record,
+            incomplete: None,
+            recorded: true,
+            verified_at: None,
+            failed_at: None,
+            proven_at: None,
+            stored_at,
+            tombstone: false,
+        }
+    }
+
+    /// True when it was read whole and found good, and not found bad since.
+    pub fn is_verified(&self) -> bool {
+        self.incomplete.is_none() && self.verified_at.is_some() && self.failed_at <= self.verified_at
+    }
+
+    /// For choosing what to restore.
+    pub fn found(&self) -> FoundSet {
+        let record = &self.record;
+        FoundSet {
+            backup_set_id: record.backup_set_id,
+            media_set_id: record.media_set_id,
+            kind: record.kind,
+            base: record.base,
+            started_at: record.started_at,
+            incomplete: self.incomplete.clone(),
+            interrupted: false,
+            database: Some(record.database.clone()).filter(|name| !name.is_empty()),
+            names: record.families.iter().map(|family| family.name.clone()).collect(),
+        }
+    }
+
+    /// Bytes of all its families.
+    pub fn stored_bytes(&self) -> u64 {
+        self.record.families.iter().map(|family| family.bytes).sum()
+    }
+
+    /// Where its families are.
+    ///
+    /// # Errors
+    /// A family stands in a place that this configuration does not name.
+    pub fn devices(&self, repository: &Repository) -> Result<Vec<Device>> {
+        self.record.families.iter().map(|family| family.device(&repository.places)).collect()
+    }
+}
+
+impl Inventory {
+    /// Looks at everything. `known` are records of sets that need not be read again.
+    ///
+    /// # Errors
+    /// A place or the records cannot be listed, or were written by a newer fullbore.
+    pub fn take(repository: &Repository, mut known: HashMap<Uuid, SetRecord>) -> Result<Self> {
+        let mut inventory = Self { tombstones: ids_of(repository, "tombstones/")?, ..Self::default() };
+        inventory.tasks = tasks(repository)?;
+        // Records before families: of a set that is being removed, the record goes last.
+        let listed: HashSet<Uuid> = ids_of(repository, "sets/")?.into_iter().collect();
+        known.retain(|id, _| listed.contains(id));
+        inventory.read_records(repository, &listed, &mut known)?;
+        let verdicts = verdicts(repository)?;
+        let mut places = Vec::new();
+        for place in &repository.places {
+            let entries = list_place(place, &repository.stores)?;
+            places.push(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect::<HashMap<_, _>>());
+        }
+        let mut records: Vec<SetRecord> = known.into_values().collect();
+        let recorded = records.len();
+        let others = others(&records, &inventory.tasks, &places);
+        records.extend(inventory.found_by_media(repository, others)?);
+        let tombstones: HashSet<Uuid> = inventory.tombstones.iter().copied().collect();
+        for (at, record) in records.into_iter().enumerate() {
+            let id = record.backup_set_id;
+            let verdicts = verdicts.get(&id).copied().unwrap_or_default();
+            let first = record.families.first().and_then(|family| places.get(family.place)?.get(&family.name));
+            inventory.sets.push(StoredSet {
+                incomplete: incomplete(&record, &places),
+                recorded: at < recorded,
+                verified_at: verdicts.passed.max(verdicts.proven),
+                failed_at: verdicts.failed,
+                proven_at: verdicts.proven,
+                stored_at: first.map_or(record.finished_at, |entry| entry.modified),
+                tombstone: tombstones.contains(&id),
+                record,
+            });
+        }
+        inventory.sets.sort_by_key(|set| (set.record.started_at, set.record.backup_set_id));
+        Ok(inventory)
+    }
+
+    fn read_records(
+        &mut self,
+        repository: &Repository,
+        listed: &HashSet<Uuid>,
+        known: &mut HashMap<Uuid, SetRecord>,
+    ) -> Result<()> {
+        let names: Vec<String> =
+            listed.iter().filter(|id| !known.contains_key(*id)).map(|id| format!("sets/{id}.json")).collect();
+        for (name, bytes) in names.iter().zip(repository.records.read_many(&names)?) {
+            // Gone since it was listed: somebody prunes.
+            let Some(bytes) = bytes? else { continue };
+            match format::decode::<SetRecord>(&repository.records.shown(name), &bytes) {
+                Ok(record) if *name == format!("sets/{}.json", record.backup_set_id) => {
+                    known.insert(record.backup_set_id, record);
+                }
+                Ok(_) => {
+                    self.warnings.push(format!("`{}` is the record of another set", repository.records.shown(name)))
+                }
+                Err(error @ Error::Refused { .. }) => return Err(error),
+                Err(error) => self.warnings.push(media::one_line(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets without a record: their host died after the commit, or the records were lost.
+    fn found_by_media(&mut self, repository: &Repository, others: Vec<(usize, String)>) -> Result<Vec<SetRecord>> {
+        let devices: Vec<Device> =
+            others.iter().filter_map(|(place, name)| repository.places[*place].join(name)).collect();
+        if devices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let heap = media::find_among(devices, &repository.stores)?;
+        self.notes.extend(heap.leftover_notes());
+        let bad = heap.unreadable.iter().filter(|bad| !bad.leftover);
+        self.warnings.extend(bad.map(|bad| format!("`{}`: {}", bad.device, media::one_line(&bad.error))));
+        let unfinished = |found: &&Found| !found.set.is_unfinished();
+        heap.sets.iter().filter(unfinished).map(|found| describe(found, repository)).collect()
+    }
+}
+
+/// The record of a set as its media tell it; of encrypted media, what stands in the header.
+///
+/// # Errors
+/// Its manifest is damaged.
+pub fn describe(found: &Found, repository: &Repository) -> Result<SetRecord> {
+    let header = &found.header;
+    let label = header.label.clone().unwrap_or_default();
+    let mut record = SetRecord {
+        format: FORMAT,
+        backup_set_id: header.backup_set_id,
+        media_set_id: header.media_set_id,
+        kind: header.kind,
+        base: header.base_backup_set_id,
+        copy_only: false,
+        engine: header.engine.clone(),
+        database: label.database,
+        name: label.name,
+        started_at: header.started_at,
+        finished_at: header.started_at,
+        host: String::new(),
+        families: Vec::new(),
+        database_bytes: found.database_bytes.unwrap_or(0),
+        encrypted: !header.keys.is_empty(),
+        codec: String::new(),
+        first_position: serde_json::Value::Null,
+        last_position: serde_json::Value::Null,
+    };
+    for device in &found.devices {
+        record.families.push(family_record(device, size_of(device, repository)?, repository)?);
+    }
+    // What is missing is among the families that are named and not there.
+    for number in found.devices.len()..usize::from(found.families) {
+        record.families.push(FamilyRecord {
+            place: 0,
+            name: format!("(family {} of {})", number + 1, found.families),
+            bytes: 0,
+        });
+    }
+    if found.set.incomplete.is_none() && !record.encrypted {
+        let set = media::open_set(found, &Pool::new(0, 4096)?, 1, None)?;
+        if let Some(manifest) = set.manifest() {
+            record.copy_only = manifest.copy_only;
+            record.host = manifest.host.clone();
+            record.codec = manifest.codec.clone();
+            record.first_position = manifest.position.first.clone();
+            record.last_position = manifest.position.last.clone();
+            let finished = manifest.finished_at.parse::<jiff::Timestamp>().ok();
+            record.finished_at = finished.map_or(record.started_at, |time| time.as_microsecond());
+        }
+    }
+    Ok(record)
+}
+
+/// Where a family is, in a way that every host understands.
+///
+/// # Errors
+/// It is in none of the repository's places.
+pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Result<FamilyRecord> {
+    let name = match device.place() {
+        Place::Object { key, .. } => key.rsplit('/').next().unwrap_or_default().to_owned(),
+        _ => device
+            .path()
+            .and_then(|path| path.file_name())
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+    };
+    let here = |place: &Device| place.join(&name).is_some_and(|joined| joined.identity() == device.identity());
+    let Some(place) = repository.places.iter().position(here) else {
+        let why = "is in none of the places of the repository";
+        return Err(Error::refused(device.to_string(), why, "name all its places in fullbore.toml"));
+    };
+    Ok(FamilyRecord { place, name, bytes })
+}
+
+/// Bytes of a family, as it is now.
+fn size_of(device: &Device, repository: &Repository) -> Result<u64> {
+    match device.place() {
+        Place::Object { bucket, key } => Ok(repository.stores.bucket(bucket)?.head(key)?.map_or(0, |head| head.size)),
+        _ => Ok(device.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())),
+    }
+}
+
+/// The ids in the names of a folder's records.
+fn ids_of(repository: &Repository, folder: &str) -> Result<Vec<Uuid>> {
+    let listed = repository.records.list(folder)?;
+    Ok(listed.iter().filter_map(|entry| Uuid::try_parse(entry.name.strip_suffix(".json")?).ok()).collect())
+}
+
+/// The runs that have a record, oldest first.
+///
+/// # Errors
+/// They cannot be listed or read.
+pub fn tasks(repository: &Repository) -> Result<Vec<KnownTask>> {
+    let listed = repository.records.list("tasks/")?;
+    let listed: Vec<Entry> = listed.into_iter().filter(|entry| entry.name.ends_with(".json")).collect();
+    let names: Vec<String> = listed.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
+    let mut tasks = Vec::new();
+    for (entry, bytes) in listed.iter().zip(repository.records.read_many(&names)?) {
+        let Some(bytes) = bytes? else { continue };
+        let record: TaskRecord = format::decode(&repository.records.shown(&entry.name), &bytes)?;
+        tasks.push(KnownTask { record, written_at: entry.modified });
+    }
+    tasks.sort_by(|a, b| (&a.record.started_at, a.record.task).cmp(&(&b.record.started_at, b.record.task)));
+    Ok(tasks)
+}
+
+/// When something was last found of a set, by the store's clock.
+#[derive(Debug, Clone, Copy, Default)]
+struct Verdicts {
+    passed: Option<i64>,
+    failed: Option<i64>,
+    proven: Option<i64>,
+}
+
+/// The verdicts on each set: their names tell enough.
+fn verdicts(repository: &Repository) -> Result<HashMap<Uuid, Verdicts>> {
+    let mut found: HashMap<Uuid, Verdicts> = HashMap::new();
+    for entry in repository.records.list("verdicts/")? {
+        let mut parts = entry.name.split('.');
+        let Some(id) = parts.next().and_then(|id| Uuid::try_parse(id).ok()) else { continue };
+        let verdicts = found.entry(id).or_default();
+        let of = match parts.nth(1) {
+            Some("passed") => &mut verdicts.passed,
+            Some("failed") => &mut verdicts.failed,
+            Some("proven") => &mut verdicts.proven,
+            _ => continue,
+        };
+        *of = (*of).max(Some(entry.modified));
+    }
+    Ok(found)
+}
+
+/// What stands in the places and belongs to no recorded set and no running task.
+fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, Entry>]) -> Vec<(usize, String)> {
+    let mut ours: HashSet<(usize, &str)> = HashSet::new();
+    let of_sets = records.iter().flat_map(|record| &record.families);
+    let open = tasks.iter().filter(|task| task.record.state.is_open());
+    let of_tasks = open.flat_map(|task| &task.record.families);
+    ours.extend(of_sets.chain(of_tasks).map(|family| (family.place, &family.name[..])));
+    let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
+    let is_other = |(place, name): &(usize, &String)| !ours.contains(&(*place, &name[..])) && !name.ends_with(CLAIM);
+    let mut others: Vec<_> = listed.filter(is_other).map(|(place, name)| (place, name.clone())).collect();
+    others.sort();
+    others
+}
+
+/// Why a set cannot be used: what of it is missing, or has another size than it was written with.
+fn incomplete(record: &SetRecord, places: &[HashMap<String, Entry>]) -> Option<String> {
+    let families = record.families.len();
+    for (family, number) in record.families.iter().zip(1..) {
+        let found = places.get(family.place).and_then(|entries| entries.get(&family.name));
+        match found {
+            None => return Some(format!("family {number} of {families} is missing: `{}`", family.name)),
+            Some(entry) if entry.size != family.bytes => {
+                let (is, was) = (entry.size, family.bytes);
+                return Some(format!(
+                    "family {number} of {families}, `{}`, has {is} bytes; {was} were written",
+                    family.name
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,147 @@
+//! Repositories: named places that hold the backups of any number of databases, and describe themselves. What stands in one
+//! is specified in `docs/REPOSITORY.md`.
+
+pub mod format;
+pub mod inventory;
+pub mod records;
+pub mod task;
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use crate::config::Config;
+use format::{FORMAT, RepositoryRecord};
+use records::Records;
+
+/// The record that makes places a repository.
+const IDENTITY: &str = "repository.json";
+
+/// A repository that was found.
+#[derive(Clone)]
+pub struct Repository {
+    /// As the user named it.
+    pub name: String,
+    /// Its identity.
+    pub id: Uuid,
+    /// Where families go; the first holds the records.
+    pub places: Vec<Device>,
+    /// Its records.
+    pub records: Records,
+    /// What its objects are reached through.
+    pub stores: Stores,
+}
+
+/// The places of the repository that `name` means: one of the configuration, or a directory or prefix itself.
+///
+/// # Errors
+/// There is no such repository, or its places are none.
+pub fn places(name: &str, config: &Config) -> Result<Vec<Device>> {
+    let thing = format!("--repo {name}");
+    let texts: Vec<&str> = match config.repository.get(name) {
+        Some(found) if found.to.is_empty() => {
+            let why = "has no places";
+            return Err(Error::usage(thing, why, format!("write to = [\"/mnt/a/\"] below [repository.{name}]")));
+        }
+        Some(found) => found.to.iter().map(String::as_str).collect(),
+        None => vec![name],
+    };
+    let places = texts.iter().map(|text| Device::parse(text)).collect::<Result<Vec<_>>>()?;
+    let holds_many = |place: &&Device| matches!(place.place(), Place::Directory(_) | Place::Prefix { .. });
+    match places.iter().find(|place| !holds_many(place)) {
+        None => Ok(places),
+        Some(_) if config.repository.contains_key(name) => {
+            let why = "not all of its places are directories or prefixes";
+            Err(Error::usage(thing, why, "end them in /: to = [\"/mnt/a/\", \"s3://bucket/prefix/\"]"))
+        }
+        Some(_) => {
+            let known: Vec<&str> = config.repository.keys().map(String::as_str).collect();
+            let why = match known.is_empty() {
+                true => "is no repository: none is configured".to_owned(),
+                false => format!("is no repository; configured are: {}", known.join(", ")),
+            };
+            Err(Error::usage(thing, why, "write [repository.NAME] in fullbore.toml, or name a place that ends in /"))
+        }
+    }
+}
+
+impl Repository {
+    /// The repository in these places, which must be one.
+    ///
+    /// # Errors
+    /// It cannot be reached, is none, or is of a newer fullbore.
+    pub fn open(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        match Self::look(name, &places, stores)? {
+            Some(found) => Ok(found),
+            None => {
+                let why = "holds no repository";
+                let hint = "check the path: a missing directory may be a disk that is not mounted; the first `fullbore backup --repo` makes it, \
+                            and `fullbore catalog rebuild` where its records were lost";
+                Err(Error::incomplete(format!("--repo {name}: {}", places[0]), why, hint))
+            }
+        }
+    }
+
+    /// The same; made where there is none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and a store without conditional writes.
+    pub fn open_or_make(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        if let Some(found) = Self::look(name, &places, stores)? {
+            return Ok(found);
+        }
+        let records = Records::of(&places[0], stores)?;
+        refuse_missing(&places)?;
+        prove_conditional(&records)?;
+        let record = RepositoryRecord {
+            format: FORMAT,
+            repository_id: Uuid::now_v7(),
+            created_at: jiff::Timestamp::now().to_string(),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+        };
+        records.create(IDENTITY, &format::encode(&record)?)?;
+        // Another host may have been the first.
+        Self::open(name, places, stores)
+    }
+
+    fn look(name: &str, places: &[Device], stores: &Stores) -> Result<Option<Self>> {
+        let records = Records::of(&places[0], stores)?;
+        let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };
+        let record: RepositoryRecord = format::decode(&records.shown(IDENTITY), &bytes)?;
+        let (name, places) = (name.to_owned(), places.to_vec());
+        Ok(Some(Self { name, id: record.repository_id, places, records, stores: stores.clone() }))
+    }
+
+    /// What stands under a record's name, understood.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let bytes = self.records.read(name)?;
+        bytes.map(|bytes| format::decode(&self.records.shown(name), &bytes)).transpose()
+    }
+}
+
+/// A directory that is not there may be a disk that is not mounted: a repository is not made in its place.
+fn refuse_missing(places: &[Device]) -> Result<()> {
+    let missing = places.iter().find(|place| matches!(place.place(), Place::Directory(path) if !path.is_dir()));
+    missing.map_or(Ok(()), |place| {
+        Err(Error::io("open", place.to_string(), std::io::Error::from(std::io::ErrorKind::NotFound)))
+    })
+}
+
+/// A second writer must be refused: everything that two hosts decide rests on it.
+fn prove_conditional(records: &Records) -> Result<()> {
+    let probe = format!("probe-{}", Uuid::new_v4());
+    let tried = records.create(&probe, b"first").and_then(|first| Ok((first, records.create(&probe, b"second")?)));
+    let removed = records.remove(&probe);
+    match tried? {
+        (true, false) => removed,
+        _ => {
+            let why = "let a second writer replace a record that it must not replace (If-None-Match is not heeded)";
+            let hint = "two hosts could not agree here which backup stands: use a store with conditional writes, or plain --to and --from";
+            Err(Error::refused(records.shown(&probe), why, hint))
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A run that a repository knows of: its record is its heartbeat, its lease on the sets that it needs, and what others see of it.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result, threads};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Repository;
+use super::format::{
+    self, FORMAT, FamilyRecord, Fate, FateRecord, SetRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
+};
+use crate::job::{Conduct, Ended};
+
+/// For how long a task counts as alive after it has last written its record.
+pub const LEASE: Duration = Duration::from_secs(300);
+/// How often it writes it.
+const BEAT: Duration = Duration::from_secs(10);
+/// How often it looks whether it is to end.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// A running task. Dropped without [`end`](Self::end), its record says that it failed.
+pub struct Task {
+    shared: Arc<Shared>,
+    beat: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+struct Shared {
+    repository: Repository,
+    conduct: Conduct,
+    record: Mutex<TaskRecord>,
+    begun: Instant,
+}
+
+impl Task {
+    /// Begins a task: from now on others see it.
+    ///
+    /// # Errors
+    /// The repository cannot be written to.
+    pub fn begin(repository: &Repository, verb: &str, database: Option<String>, conduct: &Conduct) -> Result<Self> {
+        let record = TaskRecord {
+            format: FORMAT,
+            task: Uuid::new_v4(),
+            verb: verb.to_owned(),
+            database,
+            host: crate::job::host(),
+            process: std::process::id(),
+            started_at: jiff::Timestamp::now().to_string(),
+            ended_at: None,
+            state: TaskState::Created,
+            lease_s: LEASE.as_secs(),
+            needs: Vec::new(),
+            writes: None,
+            families: Vec::new(),
+            progress: TaskProgress::default(),
+            error: None,
+        };
+        let shared = Arc::new(Shared {
+            repository: repository.clone(),
+            conduct: conduct.clone(),
+            record: Mutex::new(record),
+            begun: Instant::now(),
+        });
+        shared.write()?;
+        let (ended, listener) = channel::<()>();
+        let beating = Arc::clone(&shared);
+        let thread = threads::start("heartbeat", move || {
+            let (mut written, mut looked) = (Instant::now(), false);
+            while let Err(RecvTimeoutError::Timeout) = listener.recv_timeout(LOOK) {
+                looked = looked || beating.is_to_end();
+                if written.elapsed() < BEAT && !looked {
+                    continue;
+                }
+                match beating.write() {
+                    Ok(()) => written = Instant::now(),
+                    // Others may take it for dead by now, and remove what it needs.
+                    Err(_) if written.elapsed() > LEASE => beating.conduct.end(Ended::LeaseLost),
+                    Err(_) => {}
+                }
+            }
+        })?;
+        Ok(Self { shared, beat: Some((ended, thread)) })
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> Uuid {
+        self.shared.lock().task
+    }
+
+    /// The sets that must stay while this task lives. None of them is about to go when this returns.
+    ///
+    /// # Errors
+    /// One of them is being removed, or the repository cannot be reached.
+    pub fn lease(&self, sets: &[Uuid]) -> Result<()> {
+        self.shared.lock().needs = sets.to_vec();
+        self.shared.write()?;
+        self.shared.refuse_tombstones()
+    }
+
+    /// Tells which set it will write, and where.
+    ///
+    /// # Errors
+    /// The repository cannot be reached.
+    pub fn writes(&self, set: Uuid, families: Vec<FamilyRecord>) -> Result<()> {
+        {
+            let mut record = self.shared.lock();
+            (record.writes, record.families, record.state) = (Some(set), families, TaskState::InProgress);
+        }
+        self.shared.write()
+    }
+
+    /// Decides that the set which it writes is committed, before its commit record gets its name.
+    ///
+    /// # Errors
+    /// What it is based on is being removed, or somebody took this task for dead and has removed what it wrote.
+    pub fn permit(&self) -> Result<()> {
+        let shared = &self.shared;
+        // First a lease that lives, then the look at what others decided while it may have been dead.
+        shared.write()?;
+        shared.refuse_tombstones()?;
+        let (task, set) = (self.id(), shared.lock().writes.unwrap_or_default());
+        match decide(&shared.repository, set, Fate::Committed, task)? {
+            Fate::Committed => Ok(()),
+            Fate::Removed => {
+                let why = "this run was silent for longer than its lease, was taken for dead, and what it had written was removed";
+                Err(Error::refused(format!("backup set {set}"), why, "back up again"))
+            }
+        }
+    }
+
+    /// Puts the record of a committed set where others find it.
+    ///
+    /// # Errors
+    /// The repository cannot be written to; the set is good all the same.
+    pub fn describe(&self, set: &SetRecord) -> Result<()> {
+        let records = &self.shared.repository.records;
+        records.write(&format!("sets/{}.json", set.backup_set_id), &format::encode(set)?)
+    }
+
+    /// Ends the task with what came of it.
+    pub fn end(mut self, result: &Result<()>) -> Option<Error> {
+        self.stop_beating();
+        self.shared.finish(result.as_ref().err()).err()
+    }
+
+    fn stop_beating(&mut self) {
+        if let Some((ended, thread)) = self.beat.take() {
+            drop(ended);
+            let _ = thread.join(); // A panic there is shown by the thread itself.
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if self.beat.is_some() {
+            self.stop_beating();
+            let _ = self.shared.finish(Some(&Error::Halted)); // Its lease ends in any case.
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, TaskRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self) -> String {
+        format!("tasks/{}.json", self.lock().task)
+    }
+
+    fn current(&self) -> TaskRecord {
+        let mut record = self.lock();
+        let (done_bytes, total_bytes, stored_bytes) = self.conduct.progress.read();
+        record.progress =
+            TaskProgress { done_bytes, total_bytes, stored_bytes, elapsed_s: self.begun.elapsed().as_secs_f64() };
+        if record.state == TaskState::Created && done_bytes > 0 {
+            record.state = TaskState::InProgress;
+        }
+        record.clone()
+    }
+
+    fn write(&self) -> Result<()> {
+        let bytes = format::encode(&self.current())?;
+        self.repository.records.write(&self.name(), &bytes)
+    }
+
+    /// Also when the job was stopped by a signal.
+    fn finish(&self, error: Option<&Error>) -> Result<()> {
+        let mut record = self.current();
+        record.ended_at = Some(jiff::Timestamp::now().to_string());
+        record.error = error.map(|error| error.to_string());
+        record.needs.clear();
+        record.state = match error {
+            None => TaskState::Success,
+            Some(Error::Cancelled { .. }) => TaskState::Cancelled,
+            Some(_) => TaskState::Error,
+        };
+        self.repository.records.write_at_last(&self.name(), &format::encode(&record)?)?;
+        self.repository.records.remove(&cancel_name(record.task))
+    }
+
+    /// True once somebody wants it to end; the job is told.
+    fn is_to_end(&self) -> bool {
+        let task = self.lock().task;
+        let asked = matches!(self.repository.records.read(&cancel_name(task)), Ok(Some(_)));
+        if asked {
+            self.lock().state = TaskState::CancelRequested;
+            self.conduct.end(Ended::Asked);
+        }
+        asked
+    }
+
+    fn refuse_tombstones(&self) -> Result<()> {
+        let needs = self.lock().needs.clone();
+        let names: Vec<String> = needs.iter().map(|id| tombstone_name(*id)).collect();
+        for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
+            let Some(bytes) = found? else { continue };
+            let tombstone: TombstoneRecord = format::decode(&self.repository.records.shown(name), &bytes)?;
+            let why = format!("is being removed by prune {} on {}", tombstone.task, tombstone.host);
+            let hint = "take another set; if that prune is dead, the next `fullbore prune --confirm` finishes it or takes it back";
+            return Err(Error::refused(format!("backup set {id}"), why, hint));
+        }
+        Ok(())
+    }
+}
+
+/// Asks a task to end.
+///
+/// # Errors
+/// The repository cannot be written to.
+pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
+    #[derive(Serialize)]
+    struct Asked {
+        host: String,
+        asked_at: String,
+    }
+    let asked = Asked { host: crate::job::host(), asked_at: jiff::Timestamp::now().to_string() };
+    repository.records.write(&cancel_name(task), &format::encode(&asked)?)
+}
+
+/// Decides what becomes of a set, unless that is decided: what it is.
+///
+/// # Errors
+/// The repository cannot be reached.
+pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<Fate> {
+    let name = format!("fates/{set}.json");
+    if repository.records.create(&name, &format::encode(&FateRecord { fate, task })?)? {
+        return Ok(fate);
+    }
+    let decided: Option<FateRecord> = repository.read(&name)?;
+    decided.map(|decided| decided.fate).ok_or_else(|| {
+        let why = "was there, and is gone: somebody removes records by hand";
+        Error::refused(repository.records.shown(&name), why, "leave `.fullbore/` to fullbore")
+    })
+}
+
+/// The name of a set's tombstone.
+pub fn tombstone_name(set: Uuid) -> String {
+    format!("tombstones/{set}.json")
+}
+
+/// Where is said that a task is to end.
+pub fn cancel_name(task: Uuid) -> String {
+    format!("tasks/{task}.cancel")
+}

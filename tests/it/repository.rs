@@ -1,0 +1,199 @@
+//! Repositories in directories: what goes in, what is found there, and what outlives the catalog.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::database;
+use crate::program::Ended;
+use crate::world::World;
+
+/// A world with the repository `night` over the directories `a/` and `b/`.
+fn world() -> World {
+    let world = World::with_database();
+    configure(&world, "");
+    world
+}
+
+fn configure(world: &World, more: &str) {
+    let text = format!("[repository.night]\nto = [\"a/\", \"b/\"]\n{more}\n");
+    world.write("fullbore.toml", text.as_bytes());
+}
+
+fn change(world: &World, number: usize) {
+    database::sql(&world.at("app.db"), &format!("CREATE TABLE more_{number} AS SELECT {number} AS n, 0 AS m"));
+}
+
+fn back_up(world: &World, options: &str) -> Ended {
+    world.run(&format!("backup sqlite:app.db --repo night {options}")).done()
+}
+
+fn list(world: &World) -> Vec<Value> {
+    world.run("list --repo night --json").done().json().as_array().unwrap().clone()
+}
+
+fn kinds(world: &World) -> Vec<String> {
+    list(world).iter().map(|set| set["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The folder of records.
+fn records(world: &World, folder: &str) -> Vec<String> {
+    world.names(&format!("a/.fullbore/{folder}"))
+}
+
+fn assert_restores(world: &World, options: &str) {
+    world.run(&format!("restore --repo night {options} --into sqlite:copy.db")).done();
+    world.assert_copy();
+    fs::remove_file(world.at("copy.db")).unwrap();
+}
+
+#[test]
+fn a_full_its_differential_and_the_way_back_need_no_names() {
+    let world = world();
+    back_up(&world, "");
+    change(&world, 1);
+    back_up(&world, "--kind differential");
+    assert_eq!(kinds(&world), ["full", "differential"]);
+    assert_restores(&world, "--database app");
+    assert_restores(&world, "");
+    let planned = world.run("restore --repo night --into sqlite:copy.db --dry-run").done().text();
+    assert!(planned.contains("full ") && planned.contains("differential "), "{planned}");
+    assert_eq!((records(&world, "sets").len(), records(&world, "fates").len()), (2, 2));
+    let stripes = |folder: &str| world.names(folder).iter().filter(|name| name.ends_with(".bore")).count();
+    assert_eq!((stripes("a"), stripes("b")), (2, 2));
+    world.run("verify --repo night").done();
+    assert!(list(&world).iter().all(|set| set["verified_at"].is_string()));
+    assert_eq!(records(&world, "verdicts").len(), 2);
+    let shown = world.run("list --repo night").done().text();
+    assert!(shown.contains("complete") && !shown.contains("FAILED"), "{shown}");
+}
+
+#[test]
+fn the_kind_that_is_wanted_may_be_left_to_the_repository() {
+    let world = world();
+    back_up(&world, "--kind auto").says(&["a full: the repository holds none"]);
+    change(&world, 1);
+    back_up(&world, "--kind auto").says(&["a differential of full"]);
+    configure(&world, "differential-share = 0.0");
+    back_up(&world, "--kind auto").says(&["more than 0 % (differential-share)"]);
+    assert_eq!(kinds(&world), ["full", "differential", "full"]);
+    world.run("backup sqlite:app.db --to a/ --kind auto").refused(2, "--kind auto", "repository only");
+}
+
+#[test]
+fn a_copy_only_full_is_nobodys_base() {
+    let world = world();
+    back_up(&world, "--copy-only");
+    let line = "backup sqlite:app.db --repo night --kind differential";
+    world.run(line).refused(3, "--kind differential", "no whole full");
+    back_up(&world, "--kind auto");
+    assert_eq!(kinds(&world), ["full", "full"]);
+}
+
+#[test]
+fn the_repository_is_found_whole_without_a_catalog_and_without_its_records() {
+    let world = world();
+    back_up(&world, "");
+    change(&world, 1);
+    back_up(&world, "--kind differential");
+    let known = list(&world);
+    let seen = world.run("list --repo night --json --catalog").done().json();
+    assert_eq!(seen.as_array().unwrap(), &known);
+    fs::remove_dir_all(world.at("state")).unwrap();
+    world.run("list --repo night --catalog").refused(1, "--repo night", "catalog knows nothing");
+    assert_eq!(list(&world), known);
+    // The media alone tell the same.
+    fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
+    fs::remove_dir_all(world.at("state")).unwrap();
+    assert_eq!(list(&world), known);
+    assert_restores(&world, "");
+}
+
+#[test]
+fn a_catalog_that_is_no_database_is_put_aside_and_made_anew() {
+    let world = world();
+    back_up(&world, "");
+    fs::write(world.at("state/fullbore/catalog.db"), "this is no database, and long enough to be looked at as one")
+        .unwrap();
+    for end in ["-wal", "-shm"] {
+        let _ = fs::remove_file(world.at(&format!("state/fullbore/catalog.db{end}")));
+    }
+    world.run("list --repo night").with_code(4).says(&["put aside as .damaged"]);
+    assert_eq!(kinds(&world), ["full"]);
+    assert!(world.at("state/fullbore/catalog.db.damaged").exists());
+}
+
+#[test]
+fn a_family_that_is_missing_or_cut_is_named_before_the_target_is_touched() {
+    let world = world();
+    back_up(&world, "");
+    let family = world.names("b").remove(0);
+    let whole = world.read(&format!("b/{family}"));
+    world.write(&format!("b/{family}"), &whole[..whole.len() - 1]);
+    world.run("list --repo night").with_code(4).says(&["family 2 of 2", "bytes"]);
+    world.run("restore --repo night --into sqlite:copy.db").refused(3, "family 2 of 2", &family);
+    fs::remove_file(world.at(&format!("b/{family}"))).unwrap();
+    world.run("restore --repo night --into sqlite:copy.db").refused(3, "family 2 of 2", "missing");
+    world.run("verify --repo night").with_code(3).says(&["missing"]);
+    world.assert_no_copy();
+    assert_eq!(list_failed(&world), 1);
+}
+
+fn list_failed(world: &World) -> usize {
+    let listed = world.run("list --repo night --json").with_code(4).json();
+    listed.as_array().unwrap().iter().filter(|set| set["failed_at"].is_string()).count()
+}
+
+#[test]
+fn several_databases_in_one_repository_are_told_apart() {
+    let world = world();
+    database::sql(&world.at("other.db"), "CREATE TABLE t (a); INSERT INTO t VALUES (1)");
+    back_up(&world, "");
+    world.run("backup sqlite:other.db --repo night").done();
+    world.run("restore --repo night --into sqlite:copy.db").refused(1, "several databases", "--database");
+    world.run("restore --repo night --database none --into sqlite:copy.db").refused(1, "--database none", "other.db");
+    assert_restores(&world, "--database app.db");
+    world.run("backup sqlite:other.db --repo night --kind differential").done();
+}
+
+#[test]
+fn what_is_no_repository_is_said_to_be_none() {
+    let world = world();
+    world.run("list --repo night").refused(3, "--repo night", "holds no repository");
+    world.run("list --repo day").refused(2, "--repo day", "configured are: night");
+    world.run("backup sqlite:app.db --repo night --init").with_code(2);
+    let fixed = "backup sqlite:app.db --repo night --name-template {database}.bore";
+    world.run(fixed).refused(2, "--name-template", "{id}");
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"missing/\"]\n");
+    world.run("backup sqlite:app.db --repo night").refused(1, "missing/", "not mounted");
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/x.bore\"]\n");
+    world.run("backup sqlite:app.db --repo night").refused(2, "--repo night", "end them in /");
+    world.assert_no_media();
+}
+
+#[test]
+fn a_repository_of_a_newer_fullbore_is_left_alone() {
+    let world = world();
+    back_up(&world, "");
+    let newer =
+        String::from_utf8(world.read("a/.fullbore/repository.json")).unwrap().replace("\"format\": 1", "\"format\": 2");
+    world.write("a/.fullbore/repository.json", newer.as_bytes());
+    for line in ["list --repo night", "backup sqlite:app.db --repo night", "restore --repo night --into sqlite:copy.db"]
+    {
+        world.run(line).refused(1, "repository.json", "newer fullbore");
+    }
+}
+
+#[test]
+fn a_forged_record_leads_to_no_file_outside_of_the_repository() {
+    let world = world();
+    back_up(&world, "");
+    let name = format!("a/.fullbore/sets/{}", records(&world, "sets")[0]);
+    let mut record: Value = serde_json::from_slice(&world.read(&name)).unwrap();
+    record["families"][0]["name"] = "../app.db".into();
+    world.write(&name, record.to_string().as_bytes());
+    fs::remove_dir_all(world.at("state")).unwrap();
+    let ended = world.run("restore --repo night --into sqlite:copy.db");
+    assert_ne!(ended.code, 0, "{ended}");
+    world.assert_no_copy();
+}
