@@ -9,6 +9,8 @@ use fullbore::job::reading::Reading;
 use fullbore::{Result, units};
 use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 
+use super::repository_args::{OneTask, RestoreTest, Tasks};
+
 /// Back up and restore databases at the speed of the hardware, and say which part of it set that speed.
 ///
 /// Messages and progress go to standard error, the result to standard output.
@@ -44,6 +46,14 @@ pub enum Verb {
     Inspect(Inspect),
     /// List the backup sets in directories.
     List(List),
+    /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
+    RestoreTest(RestoreTest),
+    /// Show the runs of a repository: their state, speed and how long they will take.
+    Tasks(Tasks),
+    /// Show one run of a repository.
+    Task(OneTask),
+    /// Ask a run of a repository to end, on whatever host it is.
+    Cancel(OneTask),
     /// Make keys, and wrap the data keys of existing backups for new ones.
     Key(Key),
     /// Write the manual pages into a directory.

@@ -39,8 +39,7 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
 }
 
 fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
-    let conduct = super::conduct(config)?;
-    conduct.stores.heed(&conduct.signal);
+    let conduct = super::heeding(config)?;
     let database = args.repository.database.as_deref();
     let listing = repository::list::list(Setting { name, config }, database, args.catalog, &conduct)?;
     if args.json {
@@ -65,7 +64,7 @@ fn print_sets(from: &[String], json: bool, config: &Config, show: impl Fn(&[SetS
     Ok(if remarks.warnings.is_empty() && !remarks.incomplete { 0 } else { WITH_WARNINGS })
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<()> {
+pub(super) fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(value).map_err(|e| Error::io("write", "standard output", e.into()))?;
     show::as_it_is(&json);
     Ok(())

@@ -5,9 +5,12 @@ mod backup;
 mod inspect;
 mod key;
 mod manual;
+mod repository_args;
 mod restore;
+mod restore_test;
 mod show;
 mod tables;
+mod tasks;
 mod verify;
 
 use std::fs::File;
@@ -49,6 +52,10 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
+        Verb::RestoreTest(args) => restore_test::run(&args, &config),
+        Verb::Tasks(args) => tasks::list(&args, &config),
+        Verb::Task(args) => tasks::one(&args, &config),
+        Verb::Cancel(args) => tasks::cancel(&args, &config),
         Verb::Key(args) => key::run(&args, &config),
         Verb::Manual(args) => manual::manual(&args),
         Verb::Completions(args) => manual::completions(&args),
@@ -79,6 +86,13 @@ fn conduct(config: &Config) -> Result<Conduct> {
     // A limit on the size of files (ulimit -f) is an error of the write, with a message and nothing left, not a sudden end.
     let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
+    Ok(conduct)
+}
+
+/// The same for a verb without a report: its requests to stores end with a signal too.
+fn heeding(config: &Config) -> Result<Conduct> {
+    let conduct = conduct(config)?;
+    conduct.stores.heed(&conduct.signal);
     Ok(conduct)
 }
 

@@ -2,6 +2,7 @@
 
 use comfy_table::{Table, presets};
 use fullbore::job::repository::list::ListedSet;
+use fullbore::job::repository::tasks::ListedTask;
 use fullbore::units::show_bytes;
 
 use super::show::value;
@@ -41,4 +42,53 @@ fn verified(set: &ListedSet) -> String {
         (Some(passed), _) => passed.clone(),
         (None, None) => "never".to_owned(),
     }
+}
+
+/// The runs of a repository.
+pub fn tasks(tasks: &[ListedTask]) -> String {
+    let mut table = Table::new();
+    let heads = ["task", "verb", "database", "state", "done", "speed", "left", "host", "started"];
+    table.load_style(presets::NOTHING).set_header(heads);
+    for task in tasks {
+        table.add_row([
+            task.task.clone(),
+            value(&task.verb),
+            task.database.as_deref().map_or_else(String::new, value),
+            state(task),
+            task.percent.map_or_else(String::new, |percent| format!("{percent:.0} %")),
+            format!("{:.1} MiB/s", task.mib_per_s),
+            task.eta_s.map_or_else(String::new, |seconds| format!("{seconds:.0} s")),
+            value(&task.host),
+            value(&task.started_at),
+        ]);
+    }
+    table.to_string()
+}
+
+fn state(task: &ListedTask) -> String {
+    if task.dead { format!("{}, silent for {} s: dead", task.state, task.silent_s) } else { task.state.clone() }
+}
+
+/// One run.
+pub fn task(task: &ListedTask) -> String {
+    let mut lines = vec![
+        format!("task      {}", task.task),
+        format!("verb      {} {}", value(&task.verb), task.database.as_deref().map_or_else(String::new, value)),
+        format!("state     {}", state(task)),
+        format!("host      {}, process {}", value(&task.host), task.process),
+        format!("started   {}", value(&task.started_at)),
+    ];
+    lines.extend(task.ended_at.as_deref().map(|time| format!("ended     {}", value(time))));
+    let percent = task.percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
+    let (done, total) = (show_bytes(task.done_bytes), show_bytes(task.total_bytes));
+    lines.push(format!(
+        "done      {done} of {total}{percent}, {:.1} MiB/s, {} stored",
+        task.mib_per_s,
+        show_bytes(task.stored_bytes)
+    ));
+    lines.extend(task.eta_s.map(|seconds| format!("left      {seconds:.0} s")));
+    lines.extend(task.writes.as_deref().map(|id| format!("writes    {id}")));
+    lines.extend(task.needs.iter().map(|id| format!("needs     {id}")));
+    lines.extend(task.error.as_deref().map(|error| format!("error     {}", value(error))));
+    lines.join("\n")
 }

@@ -113,6 +113,25 @@ impl Repository {
         Ok(Some(Self { name, id: record.repository_id, places, records, stores: stores.clone() }))
     }
 
+    /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn now(&self) -> Result<i64> {
+        let name = format!("{}.json", Uuid::new_v4());
+        if self.records.write(&format!("clock/{name}"), b"{}").is_err() {
+            self.records.list("clock/")?;
+            return Ok(jiff::Timestamp::now().as_microsecond());
+        }
+        let listed = self.records.list("clock/");
+        self.records.remove(&format!("clock/{name}"))?;
+        let ours = listed?.into_iter().find(|entry| entry.name == name);
+        ours.map(|entry| entry.modified).ok_or_else(|| {
+            let why = "does not list what was just written to it: its listings are late";
+            Error::refused(self.records.shown("clock/"), why, "use a store whose listings are consistent")
+        })
+    }
+
     /// What stands under a record's name, understood.
     ///
     /// # Errors

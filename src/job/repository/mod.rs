@@ -3,6 +3,8 @@
 pub mod backup;
 pub mod list;
 pub mod restore;
+pub mod restore_test;
+pub mod tasks;
 pub mod verify;
 
 use std::path::Path;

@@ -1,0 +1,28 @@
+//! `fullbore restore-test`.
+
+use fullbore::Result;
+use fullbore::config::Config;
+use fullbore::job::repository::{Setting, restore_test};
+use fullbore::job::restore::StartCheck;
+
+use super::args::reading;
+use super::repository_args::RestoreTest;
+use super::show;
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &RestoreTest, config: &Config) -> Result<u8> {
+    let config = &config.of_repository(&args.repo);
+    let request = restore_test::Request {
+        database: args.database.clone(),
+        reading: reading(&[], args.key.as_ref(), &args.chosen, &args.tuning, config),
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        server: StartCheck { program: args.server_program.clone(), options: args.server_option.clone() },
+    };
+    super::with_report(
+        "restore-test",
+        &args.shown,
+        config,
+        |conduct, report| restore_test::run(&request, Setting { name: &args.repo, config }, conduct, report),
+        |report| show::restore_result(report, &args.shown),
+    )
+}

@@ -1,0 +1,138 @@
+//! A test restore: the newest chain is restored into a scratch place, opened there, and the verdict written down. A backup that
+//! was never restored is a hope.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fullbore_core::{Error, Result};
+use fullbore_engines::sqlite::integrity;
+use uuid::Uuid;
+
+use super::{Setting, of_database, title};
+use crate::chain;
+use crate::job::Conduct;
+use crate::job::reading::Reading;
+use crate::job::repository::verify::put_verdict;
+use crate::job::restore::{self, Into, StartCheck};
+use crate::report::Report;
+use crate::repository::format::VerdictRecord;
+use crate::repository::inventory::StoredSet;
+
+/// What the user asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// `--database`; nothing: the only one.
+    pub database: Option<String>,
+    /// `--key`, `--set`, BUFFERCOUNT and the like.
+    pub reading: Reading,
+    /// `--scratch`: where the restored database comes, and goes again.
+    pub scratch: PathBuf,
+    /// The server's program and options, for the databases of servers.
+    pub server: StartCheck,
+}
+
+/// Restores the newest chain of a database, opens it, removes it; fills `report`, also when it fails.
+///
+/// # Errors
+/// The chain cannot be restored, or what was restored cannot be opened: then that is its verdict.
+pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let repository = setting.open(conduct)?;
+    let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+    let sets = of_database(&inventory.sets, request.database.as_deref())?;
+    let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+    let mut choice = request.reading.choice.clone();
+    choice.latest |= choice.set.is_none();
+    let sequence = chain::choose(&known, &choice)?;
+    report.warnings.extend(sequence.warnings);
+    let chosen: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
+    let mut reading = request.reading.clone();
+    for set in &chosen {
+        reading.from.extend(set.devices(&repository)?.iter().map(ToString::to_string));
+    }
+    reading.choice.latest = false;
+    reading.choice.set = chosen.last().map(|set| set.record.backup_set_id.to_string());
+    let scratch = Scratch::make(&request.scratch)?;
+    let restore = restored_into(&scratch.0, &chosen, request, reading);
+    let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
+    let of = chosen.last().map(|set| set.record.database.clone());
+    setting.as_task(&repository, "restore-test", of, conduct, report, |task, report| {
+        task.lease(&ids)?;
+        let begun = Instant::now();
+        let titles: Vec<String> = chosen.iter().map(|set| title(&set.record)).collect();
+        let done = restore::run(&restore, conduct, report).and_then(|()| opened(&restore.into, &titles));
+        if is_no_verdict(&done) {
+            return done;
+        }
+        let verdict = VerdictRecord {
+            by: "restore-test".into(),
+            host: crate::job::host(),
+            elapsed_s: begun.elapsed().as_secs_f64(),
+            error: done.as_ref().err().map(|error| format!("{error}\n  chain: {}", titles.join("; "))),
+        };
+        for id in ids {
+            put_verdict(&repository, id, "proven", &verdict)?;
+        }
+        done
+    })
+}
+
+/// The restore that proves a chain; a server is started on its directory.
+fn restored_into(scratch: &Path, chosen: &[&StoredSet], request: &Request, reading: Reading) -> restore::Request {
+    let is_sqlite = chosen.last().is_some_and(|set| set.record.engine == "sqlite");
+    let into = match is_sqlite {
+        true => Into::Sqlite(scratch.join("restored.db")),
+        false => Into::Directory(scratch.join("restored")),
+    };
+    restore::Request {
+        reading,
+        into,
+        replace: false,
+        mkdir: false,
+        dry_run: false,
+        integrity_check: false,
+        continue_after_error: false,
+        place_outside: false,
+        owner: None,
+        start_check: (!is_sqlite).then(|| request.server.clone()),
+        tables: None,
+    }
+}
+
+/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it.
+fn is_no_verdict(done: &Result<()>) -> bool {
+    !matches!(done, Ok(()) | Err(Error::Damaged { .. } | Error::Incomplete { .. }))
+}
+
+/// Lets SQLite look at every page and index of what was restored.
+fn opened(restored: &Into, chain: &[String]) -> Result<()> {
+    let Into::Sqlite(path) = restored else { return Ok(()) };
+    let problems = integrity::check(path, integrity::Depth::Full)?;
+    match problems.first() {
+        None => Ok(()),
+        Some(first) => {
+            let why = format!("SQLite finds {} problems in the restored database; the first: {first}", problems.len());
+            Err(Error::incomplete(
+                chain.join("; "),
+                why,
+                "the database was damaged when it was backed up: look at it, and back up again",
+            ))
+        }
+    }
+}
+
+/// A folder of its own in the scratch place; gone with everything in it when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make(place: &Path) -> Result<Self> {
+        let folder = place.join(format!("fullbore-restore-test-{}", Uuid::new_v4()));
+        std::fs::create_dir(&folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // The verdict counts.
+    }
+}

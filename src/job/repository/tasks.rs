@@ -1,0 +1,171 @@
+//! The runs of a repository: how far they are, and how to end one from any host.
+
+use std::time::Duration;
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Setting;
+use crate::job::Conduct;
+use crate::repository::format::TaskState;
+use crate::repository::inventory::{KnownTask, tasks};
+use crate::repository::{Repository, task};
+
+/// How long a task has to hear that it is to end: it looks every two seconds, and may wait for its store.
+const HEARS: Duration = Duration::from_secs(60);
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A run, as others see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedTask {
+    /// Its identity.
+    pub task: String,
+    /// backup, restore, verify …
+    pub verb: String,
+    /// What it is about.
+    pub database: Option<String>,
+    /// CREATED, IN_PROGRESS, SUCCESS, ERROR, CANCEL_REQUESTED, CANCELLED.
+    pub state: String,
+    /// True when it should run and has not been heard of for its lease.
+    pub dead: bool,
+    /// Seconds since it was last heard of, by the store's clock.
+    pub silent_s: u64,
+    /// Where it runs, and as which process.
+    pub host: String,
+    /// See `host`.
+    pub process: u32,
+    /// RFC 3339, by that host's clock.
+    pub started_at: String,
+    /// The same.
+    pub ended_at: Option<String>,
+    /// How much of the database is done, in percent; nothing before that is known.
+    pub percent: Option<f64>,
+    /// Of the database, since it began.
+    pub mib_per_s: f64,
+    /// How long it will still take at this speed.
+    pub eta_s: Option<f64>,
+    /// Bytes of the database that are done.
+    pub done_bytes: u64,
+    /// Bytes of the database in all.
+    pub total_bytes: u64,
+    /// Bytes on the media.
+    pub stored_bytes: u64,
+    /// The set that it writes.
+    pub writes: Option<String>,
+    /// The sets that may not go while it runs.
+    pub needs: Vec<String>,
+    /// What it failed of.
+    pub error: Option<String>,
+}
+
+/// All runs, oldest first.
+///
+/// # Errors
+/// The repository cannot be reached.
+pub fn list(setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<ListedTask>> {
+    let repository = setting.open(conduct)?;
+    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
+    Ok(tasks(&repository)?.iter().map(|task| listed(task, now)).collect())
+}
+
+/// The run whose id begins so.
+///
+/// # Errors
+/// There is none, or more than one.
+pub fn one(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<ListedTask> {
+    let repository = setting.open(conduct)?;
+    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
+    Ok(listed(&find(&repository, prefix)?, now))
+}
+
+/// Asks a run to end, and waits until it has.
+///
+/// # Errors
+/// It has ended already, is dead, or does not hear.
+pub fn cancel(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<ListedTask> {
+    let repository = setting.open(conduct)?;
+    let found = find(&repository, prefix)?;
+    let id = found.record.task;
+    let shown = listed(&found, repository.now()?);
+    if !found.record.state.is_open() {
+        let why = format!("has ended already: {}", shown.state);
+        return Err(Error::refused(format!("task {id}"), why, "`fullbore tasks` shows which run"));
+    }
+    if shown.dead {
+        let why =
+            format!("has not been heard of for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
+        return Err(Error::refused(format!("task {id}"), why, "`fullbore prune --confirm` removes what it has left"));
+    }
+    task::ask_to_end(&repository, id)?;
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < HEARS {
+        conduct.check()?;
+        std::thread::sleep(LOOK);
+        let now = find(&repository, &id.to_string())?;
+        if !now.record.state.is_open() {
+            return Ok(listed(&now, now.written_at));
+        }
+    }
+    let why = format!("was asked to end, and has not within {} s", HEARS.as_secs());
+    Err(Error::refused(
+        format!("task {id}"),
+        why,
+        "it ends as soon as it can reach the repository; `fullbore tasks` shows it",
+    ))
+}
+
+fn find(repository: &Repository, prefix: &str) -> Result<KnownTask> {
+    let wanted = prefix.to_ascii_lowercase();
+    let known = tasks(repository)?;
+    let mut hits = known.iter().filter(|task| task.record.task.to_string().starts_with(&wanted));
+    let thing = format!("task {prefix}");
+    match (hits.next(), hits.next()) {
+        (Some(one), None) => Ok(one.clone()),
+        (None, _) => Err(Error::refused(thing, "is not known in this repository", "`fullbore tasks` lists them")),
+        (Some(_), Some(_)) => Err(Error::refused(thing, "fits several tasks", "give more digits of the id")),
+    }
+}
+
+fn listed(task: &KnownTask, now: i64) -> ListedTask {
+    let record = &task.record;
+    let progress = record.progress;
+    let silent_s = silent(task, now).as_secs();
+    let per_s = if progress.elapsed_s > 0.0 { progress.done_bytes as f64 / progress.elapsed_s } else { 0.0 };
+    let left = progress.total_bytes.saturating_sub(progress.done_bytes) as f64;
+    let known = progress.total_bytes > 0;
+    ListedTask {
+        task: record.task.to_string(),
+        verb: record.verb.clone(),
+        database: record.database.clone(),
+        state: record.state.name().to_owned(),
+        dead: is_dead(task, now),
+        silent_s,
+        host: record.host.clone(),
+        process: record.process,
+        started_at: record.started_at.clone(),
+        ended_at: record.ended_at.clone(),
+        percent: known.then(|| (progress.done_bytes as f64 * 100.0 / progress.total_bytes as f64).min(100.0)),
+        mib_per_s: per_s / f64::from(1 << 20),
+        eta_s: (known && per_s > 0.0 && record.state == TaskState::InProgress).then(|| left / per_s),
+        done_bytes: progress.done_bytes,
+        total_bytes: progress.total_bytes,
+        stored_bytes: progress.stored_bytes,
+        writes: record.writes.map(|id| id.to_string()),
+        needs: record.needs.iter().map(Uuid::to_string).collect(),
+        error: record.error.clone(),
+    }
+}
+
+/// How long nothing was heard of it; `now` by the store's clock.
+pub fn silent(task: &KnownTask, now: i64) -> Duration {
+    Duration::from_micros(now.saturating_sub(task.written_at).max(0).cast_unsigned())
+}
+
+/// True for a run that should go on and has not been heard of for its lease.
+pub fn is_dead(task: &KnownTask, now: i64) -> bool {
+    // What somebody else wrote there must not keep sets for ever.
+    let lease = Duration::from_secs(task.record.lease_s).min(task::LEASE * 12);
+    task.record.state.is_open() && silent(task, now) > lease
+}
