@@ -1,5 +1,7 @@
 //! How long a retention plan of 100,000 sets takes: `cargo run --release --example retention_speed [SETS]`.
 
+#![allow(clippy::print_stdout)] // It shows what it measured.
+
 use std::time::Instant;
 
 use fullbore::chain::retention::{KeepRules, KeptSet, plan};
