@@ -1,5 +1,7 @@
 //! Quantities as people write them.
 
+use std::time::Duration;
+
 use fullbore_core::{Error, Result};
 
 /// Bytes from `65536`, `64KiB`, `1MiB`, `4 GiB`, `1MB` (= 1,000,000) …
@@ -43,6 +45,36 @@ pub fn bytes_per_second(flag: &str, text: &str) -> Result<u64> {
     }
 }
 
+/// A time from `36h`, `14d` or `2w`.
+///
+/// # Errors
+/// A usage error that names `flag`.
+pub fn duration(flag: &str, text: &str) -> Result<Duration> {
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let wrong = |why: &str| Error::usage(flag, format!("`{text}` {why}"), "write whole hours, days or weeks: 14d");
+    let number: u64 = number.parse().map_err(|_| wrong("is not a time"))?;
+    let seconds: u64 = match unit.trim() {
+        "h" => 3_600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        "" => return Err(wrong("has no unit")),
+        _ => return Err(wrong("has an unknown unit")),
+    };
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| wrong("is too long"))
+}
+
+/// `14 days`, `36 hours`: the largest unit that leaves nothing over.
+pub fn show_duration(time: Duration) -> String {
+    let (number, unit) = match time.as_secs() {
+        seconds if seconds % 86_400 == 0 => (seconds / 86_400, "day"),
+        seconds if seconds % 3_600 == 0 => (seconds / 3_600, "hour"),
+        seconds => (seconds, "second"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
 /// `12.3 MiB`.
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -73,6 +105,16 @@ mod tests {
             assert_eq!(bytes("--x", text).unwrap(), value, "{text}");
         }
         assert_eq!(bytes_per_second("--throttle", "200MiB/s").unwrap(), 200 << 20);
+    }
+
+    #[test]
+    fn times_are_understood_as_people_write_them_and_others_are_refused() {
+        for (text, shown) in [("14d", "14 days"), ("36h", "36 hours"), ("2 w", "14 days"), ("24h", "1 day")] {
+            assert_eq!(show_duration(duration("--x", text).unwrap()), shown, "{text}");
+        }
+        for text in ["", "14", "d", "-1d", "1.5d", "3m", "99999999999999999999d", "9999999999999999d"] {
+            assert!(duration("--lock-until", text).unwrap_err().to_string().contains("--lock-until"), "{text}");
+        }
     }
 
     #[test]

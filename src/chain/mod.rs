@@ -4,6 +4,8 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+pub mod retention;
+
 /// What is known of a backup set that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSet {

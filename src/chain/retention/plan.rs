@@ -1,0 +1,343 @@
+//! The plan: which sets the rules ask for, what these need, and whether the rest may go.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use fullbore_core::media::SetKind;
+
+use super::KeptSet;
+use super::graph::{CLOCK_TOLERANCE, Graph};
+use super::policy::{Policy, Rule};
+use super::reason::{Reason, short};
+use crate::chain::show_time;
+
+/// How many sets a warning names.
+const NAMED: usize = 5;
+
+/// What becomes of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays, for these reasons: at least one.
+    Keep(Vec<Reason>),
+    /// Nothing needs it, and something newer was proved good.
+    Delete,
+}
+
+/// What is to be done with all sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetentionPlan {
+    /// One for each set, in the order in which they were given.
+    pub fates: Vec<Fate>,
+    /// Places of the sets to delete: what stands on another before that other, so that a run that is killed leaves no
+    /// chain without its full. Chain by chain, the oldest first.
+    pub delete: Vec<usize>,
+    /// Length of what is deleted.
+    pub bytes_freed: u64,
+    /// Each database, by its name.
+    pub databases: Vec<DatabasePlan>,
+    /// What the user should look at.
+    pub warnings: Vec<String>,
+    /// What the user may want to know.
+    pub notes: Vec<String>,
+}
+
+/// The same of one database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabasePlan {
+    /// As in the sets.
+    pub database: String,
+    /// Sets that stay.
+    pub kept: usize,
+    /// Sets that go.
+    pub deleted: usize,
+    /// Length of these.
+    pub bytes_freed: u64,
+    /// Nothing of it may be deleted although the policy asks for some to go, and why: exit code 4.
+    pub nothing_may_be_deleted: Option<String>,
+}
+
+impl RetentionPlan {
+    /// Why nothing of some databases may be deleted, a line for each: the run ends with exit code 4 then.
+    pub fn refusals(&self) -> impl Iterator<Item = &str> {
+        self.databases.iter().filter_map(|database| database.nothing_may_be_deleted.as_deref())
+    }
+}
+
+/// Plans, `now` being microseconds since 1970 by the store's clock.
+pub fn plan(sets: &[KeptSet], policy: &Policy, now: i64) -> RetentionPlan {
+    let graph = Graph::new(sets, now);
+    let mut databases: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, set) in sets.iter().enumerate() {
+        databases.entry(&set.database).or_default().push(at);
+    }
+    let mut planner = Planner { reasons: vec![Vec::new(); sets.len()], notes: Vec::new(), graph, policy, now };
+    planner.hold();
+    for (name, members) in &mut databases {
+        members.sort_unstable_by_key(|&at| Reverse(planner.graph.age(at)));
+        planner.ask(name, members);
+    }
+    // What the rules and the world ask for: with all it needs, also across databases, should media claim such a thing.
+    let wanted = planner.closure();
+    let proofs: Vec<Proof> = databases.values().map(|members| planner.prove(members, &wanted)).collect();
+    planner.need();
+    planner.finish(&databases, &proofs)
+}
+
+struct Planner<'a> {
+    graph: Graph<'a>,
+    policy: &'a Policy,
+    now: i64,
+    reasons: Vec<Vec<Reason>>,
+    notes: Vec<String>,
+}
+
+/// What the verified chains of a database allow.
+struct Proof {
+    have: u32,
+    /// Sets that stay only because nothing newer is verified.
+    held: usize,
+}
+
+impl Planner<'_> {
+    /// Reasons that each set has by itself.
+    fn hold(&mut self) {
+        for (at, set) in self.graph.sets.iter().enumerate() {
+            let reasons = &mut self.reasons[at];
+            reasons.extend(set.leased_by.clone().map(Reason::LeasedBy));
+            reasons.extend(set.locked_until.filter(|&until| until > self.now).map(Reason::LockedUntil));
+            reasons.extend(set.unfinished.then_some(Reason::Unfinished));
+            let ahead = self.graph.lineage[at].time > self.now.saturating_add(CLOCK_TOLERANCE);
+            reasons.extend(ahead.then_some(Reason::DatedInTheFuture));
+            reasons.extend(self.graph.twice[at].then_some(Reason::Twice));
+        }
+    }
+
+    /// What the policy and the minimum of verified chains ask for in one database, whose sets come newest first.
+    fn ask(&mut self, name: &str, members: &[usize]) {
+        for copy_only in [false, true] {
+            // What is damaged or misses a family takes no place from what is whole, but does not go before its time either.
+            for if_whole in [false, true] {
+                let counts = |at: &usize| {
+                    let lineage = self.graph.lineage[*at];
+                    self.graph.sets[*at].copy_only == copy_only && if if_whole { lineage.linked } else { lineage.whole }
+                };
+                let points: Vec<usize> = members.iter().copied().filter(counts).collect();
+                self.give_places(&points, copy_only, if_whole);
+            }
+        }
+        self.open_window(name, members);
+        for (place, tip) in (1..).zip(self.verified_tips(members)) {
+            self.reasons[tip].push(Reason::VerifiedChain { place, of: self.policy.min_verified_chains });
+        }
+    }
+
+    /// The newest point of each of the newest periods, for each rule.
+    fn give_places(&mut self, points: &[usize], copy_only: bool, if_whole: bool) {
+        for (rule, of) in self.policy.places.into_iter().filter(|&(_, of)| of > 0) {
+            let mut backups = HashSet::new();
+            let (mut taken, mut last) = (0, None);
+            for &at in points {
+                let lineage = self.graph.lineage[at];
+                let period = (rule != Rule::Last).then(|| rule.period(self.policy.day(lineage.time)));
+                let is_new = if rule == Rule::Last { backups.insert(lineage.backup) } else { last != period };
+                if !is_new {
+                    continue;
+                }
+                if taken == of {
+                    break;
+                }
+                (taken, last) = (taken + 1, period);
+                if if_whole && lineage.whole {
+                    continue;
+                }
+                let period = period.map(|period| period.to_string());
+                self.reasons[at].push(Reason::Place { rule, place: taken, of, period, copy_only, if_whole });
+            }
+        }
+    }
+
+    /// All that is as new as the last whole full at or before the window's start. Without such a full that is everything.
+    fn open_window(&mut self, name: &str, members: &[usize]) {
+        let (Some(window), Some(start)) = (self.policy.window, self.policy.window_start(self.now)) else { return };
+        let is_anchor = |at: &usize| {
+            let (set, lineage) = (&self.graph.sets[*at], self.graph.lineage[*at]);
+            set.kind == SetKind::Full && !set.copy_only && lineage.whole
+        };
+        let anchor = members.iter().copied().filter(is_anchor).find(|&at| self.graph.lineage[at].time <= start);
+        if anchor.is_none() {
+            let oldest = members.iter().copied().rfind(is_anchor);
+            let from =
+                oldest.map_or_else(|| "it has none".into(), |at| format!("its oldest is from {}", self.shown_time(at)));
+            self.notes.push(format!(
+                "the recovery window of {name} is not covered yet: no whole full is from {} or before; {from}",
+                show_time(start)
+            ));
+        }
+        let from = anchor.map_or(i64::MIN, |at| self.graph.lineage[at].time);
+        for &at in members.iter().filter(|&&at| self.graph.lineage[at].time >= from) {
+            self.reasons[at].push(Reason::Window(window));
+        }
+    }
+
+    /// The newest verified point of each of the newest verified fulls, as many as have to stay.
+    fn verified_tips(&self, members: &[usize]) -> Vec<usize> {
+        let mut roots = HashSet::new();
+        let proven = |at: &usize| self.graph.lineage[*at].verified && !self.graph.sets[*at].copy_only;
+        let newest_first = members.iter().copied().filter(proven);
+        let tips = newest_first.filter(|&at| roots.insert(self.graph.lineage[at].root));
+        tips.take(self.policy.min_verified_chains as usize).collect()
+    }
+
+    /// Of each set whether it has a reason, or one that has stands on it.
+    fn closure(&self) -> Vec<bool> {
+        let mut kept: Vec<bool> = self.reasons.iter().map(|reasons| !reasons.is_empty()).collect();
+        for start in 0..kept.len() {
+            let mut at = self.graph.base[start].filter(|_| kept[start]);
+            while let Some(base) = at.filter(|&base| !kept[base]) {
+                kept[base] = true;
+                at = self.graph.base[base];
+            }
+        }
+        kept
+    }
+
+    /// Keeps what may not go because nothing newer is known to be good.
+    fn prove(&mut self, members: &[usize], wanted: &[bool]) -> Proof {
+        let tips = self.verified_tips(members);
+        let (have, need) = (tips.len() as u32, self.policy.min_verified_chains);
+        let newest = tips.first().map(|&tip| self.graph.lineage[tip].time);
+        let mut held = 0;
+        for &at in members.iter().filter(|&&at| !wanted[at]) {
+            let reason = if have < need {
+                Reason::TooFewVerifiedChains { have, need }
+            } else if newest.is_none_or(|newest| self.graph.lineage[at].time >= newest) {
+                Reason::NoNewerVerifiedChain
+            } else {
+                continue;
+            };
+            self.reasons[at].push(reason);
+            held += 1;
+        }
+        Proof { have, held }
+    }
+
+    /// Says of everything that kept sets stand on by which it is needed.
+    fn need(&mut self) {
+        let kept = self.closure();
+        let mut needed: Vec<Option<(usize, usize)>> = vec![None; kept.len()];
+        for (at, base) in self.graph.base.iter().enumerate().filter(|&(at, _)| kept[at]) {
+            if let Some(base) = *base {
+                needed[base] = Some(needed[base].map_or((at, 0), |(first, others)| (first, others + 1)));
+            }
+        }
+        for (base, needed) in needed.into_iter().enumerate() {
+            if let Some((at, others)) = needed {
+                let set = &self.graph.sets[at];
+                self.reasons[base].push(Reason::NeededBy { kind: set.kind, id: set.backup_set_id, others });
+            }
+        }
+    }
+
+    fn finish(mut self, databases: &BTreeMap<&str, Vec<usize>>, proofs: &[Proof]) -> RetentionPlan {
+        let mut warnings = self.doubts();
+        let mut plans = Vec::with_capacity(databases.len());
+        for ((name, members), proof) in databases.iter().zip(proofs) {
+            let gone = || members.iter().filter(|&&at| self.reasons[at].is_empty());
+            let deleted = gone().count();
+            plans.push(DatabasePlan {
+                database: (*name).to_owned(),
+                kept: members.len() - deleted,
+                deleted,
+                bytes_freed: gone().fold(0, |sum, &at| sum.saturating_add(self.graph.sets[at].bytes)),
+                nothing_may_be_deleted: self.refusal(name, proof),
+            });
+            if proof.held > 0 && proof.have >= self.policy.min_verified_chains {
+                warnings.push(format!(
+                    "{} of {name} would go, but nothing newer is verified: `fullbore verify` the newest chain",
+                    count(proof.held)
+                ));
+            }
+        }
+        let delete = self.order();
+        let reasons = std::mem::take(&mut self.reasons);
+        let fate = |reasons: Vec<Reason>| if reasons.is_empty() { Fate::Delete } else { Fate::Keep(reasons) };
+        RetentionPlan {
+            fates: reasons.into_iter().map(fate).collect(),
+            delete,
+            bytes_freed: plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.bytes_freed)),
+            databases: plans,
+            warnings,
+            notes: self.notes,
+        }
+    }
+
+    fn refusal(&self, name: &str, proof: &Proof) -> Option<String> {
+        let need = self.policy.min_verified_chains;
+        let why = match proof.have {
+            have if have >= need || proof.held == 0 => return None,
+            0 => "none of its chains is verified".to_owned(),
+            have => format!("{have} of its chains verified, and {need} have to stay"),
+        };
+        let held = count(proof.held);
+        Some(format!("nothing of {name} may be deleted: {why}; {held} would go once `fullbore verify` has passed"))
+    }
+
+    /// Chain by chain, the oldest first; in each what is deepest first, logs before differentials, newer before older.
+    fn order(&self) -> Vec<usize> {
+        let mut delete: Vec<usize> = (0..self.reasons.len()).filter(|&at| self.reasons[at].is_empty()).collect();
+        let rank = |kind| match kind {
+            SetKind::Log => 0,
+            SetKind::Differential => 1,
+            SetKind::Full => 2,
+        };
+        delete.sort_by_cached_key(|&at| {
+            let (set, lineage) = (&self.graph.sets[at], self.graph.lineage[at]);
+            let root = (&self.graph.sets[lineage.root].database, self.graph.age(lineage.root), lineage.root);
+            (root, Reverse(lineage.depth), rank(set.kind), Reverse(lineage.time))
+        });
+        delete
+    }
+
+    /// What is wrong with the sets that were given, by kind of fault.
+    fn doubts(&self) -> Vec<String> {
+        let orphan = |at: usize| {
+            let set = &self.graph.sets[at];
+            set.kind != SetKind::Full && !set.unfinished && !self.graph.twice[at] && self.graph.base[at].is_none()
+        };
+        let ring = |at: usize| {
+            let root = self.graph.lineage[at].root;
+            self.graph.sets[root].kind != SetKind::Full && self.graph.base[root].is_some() && root == at
+        };
+        let faults: [(&str, &dyn Fn(usize) -> bool); 6] = [
+            ("damaged by the newest verdict", &|at| self.graph.sets[at].is_damaged()),
+            ("incomplete: families are missing", &|at| {
+                !self.graph.sets[at].complete && !self.graph.sets[at].unfinished
+            }),
+            ("without what they stand on", &orphan),
+            ("standing on themselves", &ring),
+            ("dated in the future, and kept", &|at| self.reasons[at].contains(&Reason::DatedInTheFuture)),
+            ("found more than once, and kept", &|at| self.graph.twice[at]),
+        ];
+        faults.iter().filter_map(|(what, is_at_fault)| self.named(what, is_at_fault)).collect()
+    }
+
+    fn named(&self, what: &str, is_at_fault: &dyn Fn(usize) -> bool) -> Option<String> {
+        let all: Vec<usize> = (0..self.graph.sets.len()).filter(|&at| is_at_fault(at)).collect();
+        let shown: Vec<String> = all.iter().take(NAMED).map(|&at| self.title(at)).collect();
+        let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+        (!all.is_empty()).then(|| format!("{what}: {}{more}", shown.join(", ")))
+    }
+
+    fn title(&self, at: usize) -> String {
+        let set = &self.graph.sets[at];
+        format!("{} {} of {} from {}", set.kind, short(set.backup_set_id), set.database, show_time(set.time()))
+    }
+
+    fn shown_time(&self, at: usize) -> String {
+        show_time(self.graph.lineage[at].time)
+    }
+}
+
+fn count(sets: usize) -> String {
+    if sets == 1 { "1 set".into() } else { format!("{sets} sets") }
+}

@@ -1,0 +1,103 @@
+//! Why a set is kept, in words that a DBA understands.
+
+use std::fmt;
+use std::time::Duration;
+
+use fullbore_core::media::SetKind;
+use uuid::Uuid;
+
+use super::policy::Rule;
+use crate::chain::show_time;
+use crate::units;
+
+/// One reason to keep a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// It is the newest point of a period that a rule keeps.
+    Place {
+        /// The rule.
+        rule: Rule,
+        /// Which of its places, from 1, the newest first.
+        place: u32,
+        /// How many it has.
+        of: u32,
+        /// The period: `2026-11-20`. Nothing of `last`.
+        period: Option<String>,
+        /// Copy-only sets have places of their own.
+        copy_only: bool,
+        /// It would have the place if it, and what it stands on, were whole: it takes none from those that are.
+        if_whole: bool,
+    },
+    /// It is as new as the full with which the recovery window begins, or newer.
+    Window(Duration),
+    /// Kept sets stand on it.
+    NeededBy {
+        /// What one of them contains.
+        kind: SetKind,
+        /// Its id.
+        id: Uuid,
+        /// How many others.
+        others: usize,
+    },
+    /// The store refuses to delete it before, microseconds since 1970.
+    LockedUntil(i64),
+    /// Somebody is reading it or building on it.
+    LeasedBy(String),
+    /// It is one of the verified chains that have to stay.
+    VerifiedChain {
+        /// Which, from 1, the newest first.
+        place: u32,
+        /// How many have to stay.
+        of: u32,
+    },
+    /// Nothing newer of its database was proved good.
+    NoNewerVerifiedChain,
+    /// Fewer chains of its database are verified than have to stay.
+    TooFewVerifiedChains {
+        /// How many are.
+        have: u32,
+        /// How many have to stay.
+        need: u32,
+    },
+    /// It was never committed: it is no backup, and not the planner's business.
+    Unfinished,
+    /// Its time cannot be right.
+    DatedInTheFuture,
+    /// Its id was given more than once.
+    Twice,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Place { rule, place, of, period, copy_only, if_whole } => {
+                let own = if *copy_only { "copy-only, " } else { "" };
+                let period = period.as_ref().map_or_else(String::new, |period| format!(" ({period})"));
+                let would = if *if_whole { ", if its chain were whole" } else { "" };
+                write!(f, "{own}{rule} {place} of {of}{period}{would}")
+            }
+            Reason::Window(window) => write!(f, "within the recovery window of {}", units::show_duration(*window)),
+            Reason::NeededBy { kind, id, others: 0 } => write!(f, "needed by {kind} {}", short(*id)),
+            Reason::NeededBy { kind, id, others } => {
+                write!(f, "needed by {kind} {} and {others} more", short(*id))
+            }
+            Reason::LockedUntil(time) => write!(f, "locked until {}", show_time(*time)),
+            Reason::LeasedBy(who) => write!(f, "leased by {who}"),
+            Reason::VerifiedChain { place: 1, .. } => f.write_str("the newest verified chain"),
+            Reason::VerifiedChain { place, of } => write!(f, "verified chain {place} of {of}"),
+            Reason::NoNewerVerifiedChain => f.write_str("its database has no newer verified chain"),
+            Reason::TooFewVerifiedChains { have: 0, .. } => f.write_str("no chain of its database is verified"),
+            Reason::TooFewVerifiedChains { have, need } => {
+                write!(f, "of the {need} verified chains that have to stay its database has {have}")
+            }
+            Reason::Unfinished => f.write_str("unfinished: it was never committed"),
+            Reason::DatedInTheFuture => f.write_str("dated in the future"),
+            Reason::Twice => f.write_str("its id was found more than once"),
+        }
+    }
+}
+
+/// The start of an id, long enough for `--set`: our ids begin with the millisecond of the backup.
+pub(super) fn short(id: Uuid) -> String {
+    id.to_string()[..13].to_owned()
+}
