@@ -9,6 +9,8 @@ use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use serde::Deserialize;
 
+use crate::chain::retention::KeepRules;
+
 /// Defaults for flags, under the names that the flags have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -65,6 +67,8 @@ pub struct RepositoryConfig {
     pub encrypt_to: Vec<PathBuf>,
     /// `--key`.
     pub key: Option<PathBuf>,
+    /// What `fullbore prune` leaves.
+    pub keep: Option<KeepRules>,
 }
 
 impl Config {

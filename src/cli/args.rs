@@ -9,7 +9,7 @@ use fullbore::job::reading::Reading;
 use fullbore::{Result, units};
 use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 
-use super::repository_args::{OneTask, RestoreTest, Tasks};
+use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 
 /// Back up and restore databases at the speed of the hardware, and say which part of it set that speed.
 ///
@@ -48,6 +48,12 @@ pub enum Verb {
     List(List),
     /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
     RestoreTest(RestoreTest),
+    /// Is last night good? Look whether each database has a backup that is young enough and was proven.
+    Check(Check),
+    /// Remove the backup sets of a repository that no rule keeps; without --confirm only show which.
+    Prune(Box<Prune>),
+    /// Read a repository into this host's catalog anew.
+    Catalog(Catalog),
     /// Show the runs of a repository: their state, speed and how long they will take.
     Tasks(Tasks),
     /// Show one run of a repository.

@@ -9,7 +9,7 @@ use super::args::{Inspect, Inspected, List};
 use super::show;
 
 /// Exit code when something that looks like a family cannot be read.
-const WITH_WARNINGS: u8 = 4;
+pub(super) const WITH_WARNINGS: u8 = 4;
 
 /// Runs `inspect`; gives the exit code.
 pub fn run(args: &Inspect, config: &Config) -> Result<u8> {

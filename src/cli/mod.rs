@@ -5,6 +5,7 @@ mod backup;
 mod inspect;
 mod key;
 mod manual;
+mod prune;
 mod repository_args;
 mod restore;
 mod restore_test;
@@ -53,6 +54,9 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
         Verb::RestoreTest(args) => restore_test::run(&args, &config),
+        Verb::Check(args) => prune::check(&args, &config),
+        Verb::Prune(args) => prune::run(&args, &config),
+        Verb::Catalog(args) => prune::catalog(&args, &config),
         Verb::Tasks(args) => tasks::list(&args, &config),
         Verb::Task(args) => tasks::one(&args, &config),
         Verb::Cancel(args) => tasks::cancel(&args, &config),

@@ -1,7 +1,9 @@
 //! Tables of what a repository holds and does; printed by [`show`](super::show).
 
 use comfy_table::{Table, presets};
+use fullbore::job::repository::check::Standing;
 use fullbore::job::repository::list::ListedSet;
+use fullbore::job::repository::prune::Pruned;
 use fullbore::job::repository::tasks::ListedTask;
 use fullbore::units::show_bytes;
 
@@ -91,4 +93,50 @@ pub fn task(task: &ListedTask) -> String {
     lines.extend(task.needs.iter().map(|id| format!("needs     {id}")));
     lines.extend(task.error.as_deref().map(|error| format!("error     {}", value(error))));
     lines.join("\n")
+}
+
+/// What prune has decided, and done.
+pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
+    let mut table = Table::new();
+    let heads = ["backup set", "kind", "started", "database", "size", "", "why"];
+    table.load_style(presets::NOTHING).set_header(heads);
+    for set in &pruned.sets {
+        table.add_row([
+            set.backup_set_id.clone(),
+            set.kind.clone(),
+            set.started_at.clone(),
+            if set.database.is_empty() { "(encrypted)".to_owned() } else { value(&set.database) },
+            show_bytes(set.stored_bytes),
+            if set.delete { "delete" } else { "keep" }.to_owned(),
+            value(&set.reasons.join("; ")),
+        ]);
+    }
+    let go = pruned.sets.iter().filter(|set| set.delete).count();
+    let end = match confirmed {
+        true => format!("{} sets were removed", pruned.deleted.len()),
+        false => format!(
+            "{go} of {} sets may go, {}; --confirm removes them",
+            pruned.sets.len(),
+            show_bytes(pruned.bytes_freed)
+        ),
+    };
+    format!("{table}\n{end}")
+}
+
+/// How databases stand.
+pub fn standings(standings: &[Standing]) -> String {
+    let mut table = Table::new();
+    let heads = ["database", "newest backup", "last proven", "sets", "size", "state"];
+    table.load_style(presets::NOTHING).set_header(heads);
+    for of in standings {
+        table.add_row([
+            format!("{} {}", value(&of.engine), value(&of.database)),
+            of.stored_at.clone().unwrap_or_else(|| "none".to_owned()),
+            of.proven_at.clone().unwrap_or_else(|| "never".to_owned()),
+            of.sets.to_string(),
+            show_bytes(of.stored_bytes),
+            if of.problems.is_empty() { "good".to_owned() } else { "NOT GOOD".to_owned() },
+        ]);
+    }
+    table.to_string()
 }

@@ -45,6 +45,7 @@ mod slips;
 #[cfg(feature = "mysql")]
 mod small_disk;
 mod source_changes;
+mod tasks;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]
 mod table;
 mod verify;

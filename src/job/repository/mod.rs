@@ -1,9 +1,13 @@
 //! Jobs on a repository: what is backed up into it, found in it, checked and removed.
 
 pub mod backup;
+pub mod catalog;
+pub mod check;
 pub mod list;
+pub mod prune;
 pub mod restore;
 pub mod restore_test;
+mod sweep;
 pub mod tasks;
 pub mod verify;
 

@@ -1,0 +1,101 @@
+//! `fullbore prune`, `check` and `catalog`.
+
+use std::time::Duration;
+
+use fullbore::chain::retention::KeepRules;
+use fullbore::config::Config;
+use fullbore::job::repository::{Setting, catalog, check, prune};
+use fullbore::{Error, Result, units};
+
+use super::inspect::{WITH_WARNINGS, print_json};
+use super::repository_args::{Catalog, CatalogAction, Check, Prune};
+use super::{show, tables};
+
+/// Runs `prune`; gives the exit code.
+pub fn run(args: &Prune, config: &Config) -> Result<u8> {
+    let request = prune::Request {
+        policy: rules(args, config).policy(&thing(args, config))?,
+        database: args.database.clone(),
+        confirm: args.confirm,
+        grace: units::duration("--grace", &args.grace)?,
+    };
+    let conduct = super::heeding(config)?;
+    let pruned = prune::run(&request, Setting { name: &args.repo, config }, &conduct)?;
+    if args.json {
+        print_json(&pruned)?;
+    } else {
+        show::line(&tables::pruned(&pruned, args.confirm));
+    }
+    let said = pruned.refusals.iter().chain(&pruned.warnings);
+    said.for_each(|warning| show::warning(warning));
+    pruned.dead_runs.iter().chain(&pruned.notes).for_each(|note| show::note(note));
+    Ok(if pruned.refusals.is_empty() && pruned.warnings.is_empty() { 0 } else { WITH_WARNINGS })
+}
+
+/// The rules of the configuration, with those that follow on the command line in their place.
+fn rules(args: &Prune, config: &Config) -> KeepRules {
+    let configured =
+        config.repository.get(&args.repo).and_then(|repository| repository.keep.clone()).unwrap_or_default();
+    KeepRules {
+        last: args.keep_last.or(configured.last),
+        daily: args.keep_daily.or(configured.daily),
+        weekly: args.keep_weekly.or(configured.weekly),
+        monthly: args.keep_monthly.or(configured.monthly),
+        yearly: args.keep_yearly.or(configured.yearly),
+        window: args.window.clone().or(configured.window),
+        min_verified_chains: args.min_verified_chains.or(configured.min_verified_chains),
+        time_zone: args.time_zone.clone().or(configured.time_zone),
+    }
+}
+
+/// Where a wrong rule stands.
+fn thing(args: &Prune, config: &Config) -> String {
+    let configured = config.repository.get(&args.repo).is_some_and(|repository| repository.keep.is_some());
+    if configured { format!("[repository.{}.keep]", args.repo) } else { "prune".to_owned() }
+}
+
+/// Runs `check`; gives the exit code.
+pub fn check(args: &Check, config: &Config) -> Result<u8> {
+    let time = |flag: &str, text: &Option<String>| -> Result<Option<Duration>> {
+        text.as_ref().map(|text| units::duration(flag, text)).transpose()
+    };
+    let request = check::Request {
+        database: args.database.clone(),
+        max_age: time("--max-age", &args.max_age)?,
+        max_unproven: time("--max-unproven", &args.max_unproven)?,
+    };
+    let conduct = super::heeding(config)?;
+    let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct);
+    if let Some(path) = &args.metrics {
+        check::write_metrics(path, &check::metrics(&args.repo, &checked))?;
+    }
+    let standings = checked?;
+    if args.json {
+        print_json(&standings)?;
+    } else {
+        show::line(&tables::standings(&standings));
+    }
+    let bad: Vec<String> = standings
+        .iter()
+        .flat_map(|of| of.problems.iter().map(|problem| format!("\n    {} `{}`: {problem}", of.engine, of.database)))
+        .collect();
+    if bad.is_empty() {
+        return Ok(0);
+    }
+    let hint = "`fullbore list --repo` shows the sets, `fullbore tasks` what became of the last runs; `verify` and `restore-test` prove a chain";
+    Err(Error::refused(format!("--repo {}", args.repo), format!("not all is good:{}", bad.concat()), hint))
+}
+
+/// Runs `catalog`; gives the exit code.
+pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
+    let CatalogAction::Rebuild { repo } = &args.action;
+    let conduct = super::heeding(config)?;
+    let rebuilt = catalog::rebuild(Setting { name: repo, config }, &conduct)?;
+    show::line(&format!(
+        "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
+        rebuilt.sets, rebuilt.by_media, rebuilt.records
+    ));
+    rebuilt.warnings.iter().for_each(|warning| show::warning(warning));
+    rebuilt.notes.iter().for_each(|note| show::note(note));
+    Ok(if rebuilt.warnings.is_empty() { 0 } else { WITH_WARNINGS })
+}

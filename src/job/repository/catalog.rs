@@ -1,0 +1,57 @@
+//! The catalog, made anew from a repository: from its records, or from its media alone.
+
+use std::collections::HashMap;
+
+use fullbore_core::{Error, Result};
+
+use super::Setting;
+use crate::job::Conduct;
+use crate::repository::inventory::Inventory;
+use crate::repository::{self, Repository, format};
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Rebuilt {
+    /// Sets in all.
+    pub sets: usize,
+    /// Of these, found by their media alone.
+    pub by_media: usize,
+    /// Records that were written for them.
+    pub records: usize,
+    /// What is to be looked at.
+    pub warnings: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// Forgets what this host's catalog knows of a repository and reads it again. Where the repository's own records were lost, they are made
+/// again from the media.
+///
+/// # Errors
+/// The repository cannot be reached, or the catalog cannot be written.
+pub fn rebuild(setting: Setting<'_>, conduct: &Conduct) -> Result<Rebuilt> {
+    let places = repository::places(setting.name, setting.config)?;
+    let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?;
+    let mut rebuilt = Rebuilt::default();
+    let inventory = Inventory::take(&repository, HashMap::new()).map_err(|error| conduct.why_halted(error))?;
+    for set in inventory.sets.iter().filter(|set| !set.recorded && set.incomplete.is_none()) {
+        rebuilt.by_media += 1;
+        // What an encrypted set does not tell must not be taken for what it is.
+        if !set.record.database.is_empty() {
+            let name = format!("sets/{}.json", set.record.backup_set_id);
+            repository.records.write(&name, &format::encode(&set.record)?)?;
+            rebuilt.records += 1;
+        }
+    }
+    let mut warnings = Vec::new();
+    let Some(mut catalog) = setting.catalog(&mut warnings) else {
+        let why = warnings.pop().unwrap_or_default();
+        return Err(Error::refused("the catalog", why, "name another place with `catalog = \"…\"` in fullbore.toml"));
+    };
+    catalog.put(&repository, &inventory.sets)?;
+    rebuilt.notes.extend(warnings);
+    rebuilt.sets = inventory.sets.len();
+    rebuilt.warnings = inventory.warnings;
+    rebuilt.notes.extend(inventory.notes);
+    Ok(rebuilt)
+}

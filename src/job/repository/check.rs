@@ -1,0 +1,203 @@
+//! "Is last night good?": whether each database has a backup that is young enough and was proven not too long ago; for a
+//! monitor, as an exit code and as metrics.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+
+use super::{Setting, of_database};
+use crate::chain::{self, Choice, show_time};
+use crate::job::{Conduct, media};
+use crate::repository::inventory::StoredSet;
+use crate::units::show_duration;
+
+/// What the user asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// `--database`; nothing: each of them.
+    pub database: Option<String>,
+    /// `--max-age`: the newest whole chain is no older.
+    pub max_age: Option<Duration>,
+    /// `--max-unproven`: a chain was verified or restored no longer ago.
+    pub max_unproven: Option<Duration>,
+}
+
+/// How one database stands. Times are microseconds since 1970, ages seconds, by the store's clock.
+#[derive(Debug, Clone, Serialize)]
+pub struct Standing {
+    /// Name of the engine.
+    pub engine: String,
+    /// The database.
+    pub database: String,
+    /// The newest set of the newest whole chain.
+    pub backup_set_id: Option<String>,
+    /// When that was stored, RFC 3339.
+    pub stored_at: Option<String>,
+    /// How long ago.
+    pub age_s: Option<u64>,
+    /// When a whole chain was last verified or restored and found good, RFC 3339.
+    pub proven_at: Option<String>,
+    /// How long ago.
+    pub unproven_s: Option<u64>,
+    /// Whole sets.
+    pub sets: usize,
+    /// Bytes of all its sets.
+    pub stored_bytes: u64,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// How every database stands.
+///
+/// # Errors
+/// The repository cannot be reached, or holds nothing: then nothing is good.
+pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<Standing>> {
+    let repository = setting.open(conduct)?;
+    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
+    let mut warnings = Vec::new();
+    let inventory = setting.inventory(&repository, conduct, &mut warnings)?;
+    let sets: Vec<&StoredSet> = match &request.database {
+        Some(_) => of_database(&inventory.sets, request.database.as_deref())?,
+        None => inventory.sets.iter().collect(),
+    };
+    if sets.is_empty() {
+        let thing = format!("--repo {}", setting.name);
+        return Err(Error::incomplete(thing, "holds no backup set", "back up into it: `fullbore backup … --repo`"));
+    }
+    let known: BTreeSet<_> = sets.iter().map(|set| (set.record.engine.clone(), set.record.database.clone())).collect();
+    let of = |(engine, database): (String, String)| {
+        let ours = sets.iter().copied().filter(|set| set.record.engine == engine && set.record.database == database);
+        standing(engine.clone(), database.clone(), &ours.collect::<Vec<_>>(), request, now)
+    };
+    Ok(known.into_iter().map(of).collect())
+}
+
+fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Request, now: i64) -> Standing {
+    let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+    let newest = chain::choose(&known, &Choice { latest: true, ..Choice::default() });
+    let ago = |time: i64| Duration::from_micros(now.saturating_sub(time).max(0).cast_unsigned());
+    let mut problems = Vec::new();
+    let last = match &newest {
+        Ok(sequence) => sequence.sets.last().map(|&at| sets[at]),
+        Err(error) => {
+            problems.push(format!("no backup of it can be restored: {}", media::one_line(error)));
+            None
+        }
+    };
+    if let (Some(last), Some(most)) = (last, request.max_age)
+        && ago(last.stored_at) > most
+    {
+        problems.push(format!(
+            "its newest backup is {} old, from {}; at most {} were wanted",
+            shown(ago(last.stored_at)),
+            show_time(last.stored_at),
+            show_duration(most)
+        ));
+    }
+    let proven_at = proven(sets);
+    match (request.max_unproven, proven_at) {
+        (Some(most), Some(at)) if ago(at) > most => problems.push(format!(
+            "no chain of it was proven for {}, since {}; at most {} were wanted",
+            shown(ago(at)),
+            show_time(at),
+            show_duration(most)
+        )),
+        (Some(_), None) => problems.push("no whole chain of it was ever verified or restored".to_owned()),
+        _ => {}
+    }
+    let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
+    problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));
+    Standing {
+        engine,
+        database,
+        backup_set_id: last.map(|set| set.record.backup_set_id.to_string()),
+        stored_at: last.map(|set| show_time(set.stored_at)),
+        age_s: last.map(|set| ago(set.stored_at).as_secs()),
+        proven_at: proven_at.map(show_time),
+        unproven_s: proven_at.map(|at| ago(at).as_secs()),
+        sets: sets.iter().filter(|set| set.incomplete.is_none()).count(),
+        stored_bytes: sets.iter().map(|set| set.stored_bytes()).sum(),
+        problems,
+    }
+}
+
+/// To the minute where it is long.
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    show_duration(Duration::from_secs(if seconds > 3600 { seconds - seconds % 60 } else { seconds }))
+}
+
+/// When a chain was last found good in all its sets: the oldest of their verdicts counts.
+fn proven(sets: &[&StoredSet]) -> Option<i64> {
+    let of_chain = |end: &&StoredSet| {
+        let (mut at, mut oldest) = (*end, i64::MAX);
+        // No chain is longer than there are sets, whatever their records say.
+        for _ in 0..sets.len() {
+            if !at.is_verified() {
+                return None;
+            }
+            oldest = oldest.min(at.verified_at?);
+            match at.record.base {
+                None => return Some(oldest),
+                Some(base) => at = sets.iter().find(|set| set.record.backup_set_id == base)?,
+            }
+        }
+        None
+    };
+    sets.iter().filter_map(of_chain).max()
+}
+
+/// What a monitor scrapes: the text format of Prometheus (public source: prometheus.io, "Exposition formats", version 0.0.4).
+pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, values: Vec<(String, f64)>| {
+        let _ = writeln!(text, "# HELP fullbore_{name} {help}\n# TYPE fullbore_{name} gauge");
+        values.iter().for_each(|(labels, value)| {
+            let _ = writeln!(text, "fullbore_{name}{{{labels}}} {value}");
+        });
+    };
+    let repository = format!("repository=\"{}\"", escaped(repository));
+    let reached = f64::from(u8::from(checked.is_ok()));
+    gauge("repository_reachable", "1 when the repository could be read.", vec![(repository.clone(), reached)]);
+    let time = jiff::Timestamp::now().as_second() as f64;
+    gauge("check_time_seconds", "When this was measured, by this host's clock.", vec![(repository.clone(), time)]);
+    let standings: &[Standing] = checked.as_ref().map_or(&[], Vec::as_slice);
+    let labels = |of: &Standing| {
+        format!("{repository},engine=\"{}\",database=\"{}\"", escaped(&of.engine), escaped(&of.database))
+    };
+    let each = |value: &dyn Fn(&Standing) -> Option<f64>| -> Vec<(String, f64)> {
+        standings.iter().filter_map(|of| Some((labels(of), value(of)?))).collect()
+    };
+    let good = |of: &Standing| Some(f64::from(u8::from(of.problems.is_empty())));
+    gauge("database_good", "1 when nothing is wrong with the backups of this database.", each(&good));
+    let age = |of: &Standing| of.age_s.map(|seconds| seconds as f64);
+    gauge("backup_age_seconds", "Age of the newest whole chain.", each(&age));
+    let unproven = |of: &Standing| of.unproven_s.map(|seconds| seconds as f64);
+    gauge("unproven_seconds", "Time since a whole chain was verified or restored.", each(&unproven));
+    gauge("sets", "Whole backup sets.", each(&|of| Some(of.sets as f64)));
+    gauge("stored_bytes", "Bytes of all backup sets.", each(&|of| Some(of.stored_bytes as f64)));
+    text
+}
+
+/// A label's value as the format wants it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Writes the metrics whole or not at all: a monitor may read at any time.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_metrics(path: &Path, text: &str) -> Result<()> {
+    let mut working = path.as_os_str().to_owned();
+    working.push(format!(".new-{}", std::process::id()));
+    let written = std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&working); // The first error counts.
+        Error::io("write", path.display().to_string(), e)
+    })
+}

@@ -1,0 +1,254 @@
+//! Retention: which sets may go, said first; and, when it is confirmed, their removal in an order that a kill at any point
+//! leaves whole. The rules are in `docs/RETENTION.md`, what hosts agree upon in `docs/REPOSITORY.md`.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::sweep::{self, Sweeper};
+use super::tasks::is_dead;
+use super::{Setting, of_database};
+use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
+use crate::chain::show_time;
+use crate::job::{Conduct, media};
+use crate::report::Report;
+use crate::repository::Repository;
+use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::task::Task;
+
+/// How often a wait looks whether a signal has come.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the user asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// What is to stay.
+    pub policy: Policy,
+    /// `--database`; nothing: all of them.
+    pub database: Option<String>,
+    /// `--confirm`: without it nothing is removed.
+    pub confirm: bool,
+    /// `--grace`: between saying that sets are to go and removing them.
+    pub grace: Duration,
+}
+
+/// What is to become of a set, and why.
+#[derive(Debug, Clone, Serialize)]
+pub struct Decision {
+    /// Identity of the backup.
+    pub backup_set_id: String,
+    /// full, differential, log.
+    pub kind: String,
+    /// The database.
+    pub database: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// Bytes of its families.
+    pub stored_bytes: u64,
+    /// It goes.
+    pub delete: bool,
+    /// Why it stays.
+    pub reasons: Vec<String>,
+}
+
+/// What prune has found and done.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Pruned {
+    /// All sets, oldest first.
+    pub sets: Vec<Decision>,
+    /// Sets that were removed; without `--confirm` none.
+    pub deleted: Vec<String>,
+    /// Bytes of the sets that go.
+    pub bytes_freed: u64,
+    /// Why nothing of a database may go: exit code 4.
+    pub refusals: Vec<String>,
+    /// Runs whose host died, and what was done about what they had left.
+    pub dead_runs: Vec<String>,
+    /// What is to be looked at.
+    pub warnings: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// Plans, and removes what may go when that is confirmed.
+///
+/// # Errors
+/// The repository cannot be reached, another prune runs in it, or a removal fails.
+pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result<Pruned> {
+    let repository = setting.open(conduct)?;
+    let mut pruned = Pruned::default();
+    if !request.confirm {
+        let now = repository.now()?;
+        let dead = tasks(&repository)?.into_iter().filter(|task| is_dead(task, now));
+        pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", shown(&task))));
+        planned(request, setting, &repository, now, &[], conduct, &mut pruned)?;
+        return Ok(pruned);
+    }
+    let mut report = Report::default();
+    let done = setting.as_task(&repository, "prune", request.database.clone(), conduct, &mut report, |task, _| {
+        confirmed(request, setting, &repository, task, conduct, &mut pruned)
+    });
+    pruned.warnings.append(&mut report.warnings);
+    done.map(|()| pruned)
+}
+
+fn confirmed(
+    request: &Request,
+    setting: Setting<'_>,
+    repository: &Repository,
+    task: &Task,
+    conduct: &Conduct,
+    pruned: &mut Pruned,
+) -> Result<()> {
+    refuse_another(repository, task)?;
+    let sweeper = Sweeper { repository, task: task.id() };
+    sweeper.end_dead_runs(request.grace, &mut pruned.dead_runs)?;
+    let first = planned(request, setting, repository, repository.now()?, &[], conduct, &mut Pruned::default())?;
+    sweeper.record_what_has_none(&first.inventory)?;
+    let doomed: HashSet<Uuid> = first.doomed().map(|set| set.record.backup_set_id).collect();
+    for set in first.doomed() {
+        sweeper.bury(set)?;
+    }
+    wait(if doomed.is_empty() { Duration::ZERO } else { request.grace }, conduct)?;
+    // Whoever needs one of them has said so by now, or has seen the tombstone.
+    let mut held = Vec::new();
+    for dead in tasks(repository)?.iter().filter(|task| task.record.state.is_open()) {
+        held.extend(sweeper.outdated(dead, &doomed)?);
+    }
+    let second = planned(request, setting, repository, repository.now()?, &held, conduct, pruned)?;
+    let goes = second.doomed().filter(|set| doomed.contains(&set.record.backup_set_id));
+    let goes: Vec<&StoredSet> = goes.collect();
+    let kept: HashSet<Uuid> = goes.iter().map(|set| set.record.backup_set_id).collect();
+    for id in second.inventory.tombstones.iter().filter(|id| !kept.contains(id)) {
+        sweeper.take_back_or_finish(*id, &second.inventory, pruned)?;
+    }
+    for set in goes {
+        conduct.check()?;
+        match sweeper.remove(set) {
+            Ok(()) => pruned.deleted.push(set.record.backup_set_id.to_string()),
+            Err(error @ Error::Cancelled { .. }) => return Err(error),
+            Err(error) => {
+                // Locked, or a disk that refuses: said, and tried again by the next prune.
+                pruned.warnings.push(format!("{}: {}", super::title(&set.record), media::one_line(&error)));
+                // What it stands on stays too: dependants go first.
+                break;
+            }
+        }
+    }
+    sweeper.forget_old_runs()
+}
+
+/// A plan, with what it speaks of.
+struct Planned {
+    inventory: Inventory,
+    places: Vec<usize>,
+    plan: RetentionPlan,
+}
+
+impl Planned {
+    /// The sets that may go, in the order in which they have to.
+    fn doomed(&self) -> impl Iterator<Item = &StoredSet> {
+        self.plan.delete.iter().map(|&at| &self.inventory.sets[self.places[at]])
+    }
+}
+
+/// Looks at the repository and plans; `held` are sets that somebody may still build on.
+fn planned(
+    request: &Request,
+    setting: Setting<'_>,
+    repository: &Repository,
+    now: i64,
+    held: &[(Uuid, String)],
+    conduct: &Conduct,
+    pruned: &mut Pruned,
+) -> Result<Planned> {
+    let inventory = setting.inventory(repository, conduct, &mut pruned.warnings)?;
+    let mut places: Vec<usize> = (0..inventory.sets.len()).collect();
+    if request.database.is_some() {
+        let meant = of_database(&inventory.sets, request.database.as_deref())?;
+        let meant: HashSet<Uuid> = meant.iter().map(|set| set.record.backup_set_id).collect();
+        places.retain(|&at| meant.contains(&inventory.sets[at].record.backup_set_id));
+    }
+    let mut leases = held.to_vec();
+    for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !is_dead(task, now)) {
+        leases.extend(task.record.needs.iter().chain(&task.record.writes).map(|id| (*id, shown(task))));
+    }
+    let kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &leases)).collect();
+    let plan = retention::plan(&kept, &request.policy, now);
+    pruned.refusals = plan.refusals().map(str::to_owned).collect();
+    pruned.warnings.extend(plan.warnings.iter().cloned());
+    pruned.notes.extend(plan.notes.iter().cloned());
+    pruned.bytes_freed = plan.bytes_freed;
+    pruned.sets = places.iter().zip(&plan.fates).map(|(&at, fate)| decision(&inventory.sets[at], fate)).collect();
+    Ok(Planned { inventory, places, plan })
+}
+
+fn kept_set(set: &StoredSet, leases: &[(Uuid, String)]) -> KeptSet {
+    let record = &set.record;
+    KeptSet {
+        backup_set_id: record.backup_set_id,
+        kind: record.kind,
+        base: record.base,
+        database: format!("{} {}", record.engine, record.database),
+        copy_only: record.copy_only,
+        started_at: record.started_at,
+        finished_at: Some(set.stored_at),
+        bytes: set.stored_bytes(),
+        complete: set.incomplete.is_none(),
+        unfinished: false,
+        verified_at: set.verified_at,
+        failed_at: set.failed_at,
+        locked_until: None,
+        leased_by: leases.iter().find(|(id, _)| *id == record.backup_set_id).map(|(_, who)| who.clone()),
+        // Its own prune's, or one that is dead: both are decided anew.
+        tombstoned: false,
+    }
+}
+
+fn decision(set: &StoredSet, fate: &Fate) -> Decision {
+    let reasons = match fate {
+        Fate::Keep(reasons) => reasons.iter().map(ToString::to_string).collect(),
+        Fate::Delete => Vec::new(),
+    };
+    Decision {
+        backup_set_id: set.record.backup_set_id.to_string(),
+        kind: set.record.kind.to_string(),
+        database: set.record.database.clone(),
+        started_at: show_time(set.record.started_at),
+        stored_bytes: set.stored_bytes(),
+        delete: *fate == Fate::Delete,
+        reasons,
+    }
+}
+
+/// Two prunes would each take the other's tombstones for their own.
+fn refuse_another(repository: &Repository, task: &Task) -> Result<()> {
+    let now = repository.now()?;
+    let known = tasks(repository)?;
+    let runs =
+        |other: &&KnownTask| other.record.verb == "prune" && other.record.state.is_open() && !is_dead(other, now);
+    match known.iter().filter(runs).find(|other| other.record.task != task.id()) {
+        None => Ok(()),
+        Some(other) => {
+            let why = format!("another prune runs: {}", shown(other));
+            Err(Error::refused("prune", why, "wait until it has ended, or end it with `fullbore cancel`"))
+        }
+    }
+}
+
+fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < grace {
+        conduct.check()?;
+        std::thread::sleep(TICK.min(grace));
+    }
+    conduct.check()
+}
+
+/// What a run is called in messages.
+fn shown(task: &KnownTask) -> String {
+    sweep::shown(&task.record)
+}

@@ -1,0 +1,215 @@
+//! Removing what may go from a repository: sets with a tombstone, and what dead runs have left.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::sink::CLAIM;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::prune::Pruned;
+use super::tasks::{is_dead, silent};
+use crate::repository::Repository;
+use crate::repository::format::{self, FamilyRecord, Fate, TaskRecord, TaskState, TombstoneRecord};
+use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::records::{list_place, remove_file};
+use crate::repository::task::{LEASE, cancel_name, decide, tombstone_name};
+
+/// For how long the ends of runs are remembered, in microseconds: and for how long a host may sleep and still be told that what it
+/// wrote was removed.
+const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
+
+/// Who removes.
+pub(super) struct Sweeper<'a> {
+    pub repository: &'a Repository,
+    /// The prune.
+    pub task: Uuid,
+}
+
+/// What a run is called in messages.
+pub(super) fn shown(record: &TaskRecord) -> String {
+    format!("{} {} on {}", record.verb, record.task, record.host)
+}
+
+impl Sweeper<'_> {
+    /// Says that a set is to go, before anything of it goes.
+    pub(super) fn bury(&self, set: &StoredSet) -> Result<()> {
+        let (task, host, families) = (self.task, crate::job::host(), set.record.families.clone());
+        let tombstone = TombstoneRecord { task, host, families };
+        // Over that of a dead prune: who asks is told who removes it now.
+        self.repository.records.write(&tombstone_name(set.record.backup_set_id), &format::encode(&tombstone)?)
+    }
+
+    /// Removes a set: its commit record first, so that there is no moment at which it looks whole and is not.
+    pub(super) fn remove(&self, set: &StoredSet) -> Result<()> {
+        self.remove_families(&set.record.families)?;
+        self.forget(set.record.backup_set_id)
+    }
+
+    fn remove_families(&self, families: &[FamilyRecord]) -> Result<()> {
+        families.iter().try_for_each(|family| remove_device(&family.device(&self.repository.places)?, self.repository))
+    }
+
+    /// Removes the records of a set whose families are gone; its tombstone last.
+    fn forget(&self, id: Uuid) -> Result<()> {
+        let records = &self.repository.records;
+        records.remove(&format!("sets/{id}.json"))?;
+        let of_it = id.to_string();
+        for verdict in records.list("verdicts/")?.iter().filter(|entry| entry.name.starts_with(&of_it)) {
+            records.remove(&format!("verdicts/{}", verdict.name))?;
+        }
+        records.remove(&format!("fates/{id}.json"))?;
+        records.remove(&tombstone_name(id))
+    }
+
+    /// A tombstone of an earlier prune: its set stays after all, or went and left the tombstone.
+    pub(super) fn take_back_or_finish(&self, id: Uuid, inventory: &Inventory, pruned: &mut Pruned) -> Result<()> {
+        let name = tombstone_name(id);
+        let Some(tombstone): Option<TombstoneRecord> = self.repository.read(&name)? else { return Ok(()) };
+        let known = inventory.sets.iter().find(|set| set.record.backup_set_id == id);
+        match known {
+            Some(set) if set.incomplete.is_none() => {
+                pruned.notes.push(format!("{} stays: its tombstone was taken back", super::title(&set.record)));
+                self.repository.records.remove(&name)
+            }
+            // Its commit record went first: it is no backup any more.
+            _ => {
+                let first =
+                    tombstone.families.first().map(|family| family.device(&self.repository.places)).transpose()?;
+                if first.is_some_and(|first| is_there(&first, self.repository)) {
+                    pruned.warnings.push(format!(
+                        "set {id} was to be removed, is not whole, and has its commit record: look at it"
+                    ));
+                    return Ok(());
+                }
+                self.remove_families(&tombstone.families)?;
+                pruned.deleted.push(id.to_string());
+                self.forget(id)
+            }
+        }
+    }
+
+    /// Of a run that was silent for longer than its lease and builds on what is to go: the set that it may still commit is refused
+    /// beforehand. What it has committed keeps its base.
+    pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>) -> Result<Vec<(Uuid, String)>> {
+        let now = self.repository.now()?;
+        let needed: Vec<Uuid> = task.record.needs.iter().copied().filter(|id| doomed.contains(id)).collect();
+        let (false, true, Some(writes)) = (needed.is_empty(), is_dead(task, now), task.record.writes) else {
+            return Ok(Vec::new());
+        };
+        match decide(self.repository, writes, Fate::Removed, self.task)? {
+            Fate::Removed => Ok(Vec::new()),
+            Fate::Committed => Ok(needed.into_iter().map(|id| (id, shown(&task.record))).collect()),
+        }
+    }
+
+    /// Ends the runs whose host died, and removes what they have left.
+    pub(super) fn end_dead_runs(&self, grace: Duration, said: &mut Vec<String>) -> Result<()> {
+        let now = self.repository.now()?;
+        for task in tasks(self.repository)?.iter().filter(|task| is_dead(task, now)) {
+            let lease = Duration::from_secs(task.record.lease_s).min(LEASE * 12);
+            if silent(task, now) <= lease + grace {
+                said.push(format!(
+                    "{}: silent for longer than its lease; left alone for the time of grace",
+                    shown(&task.record)
+                ));
+                continue;
+            }
+            let left = match task.record.writes {
+                None => "it has left nothing",
+                Some(writes) => match decide(self.repository, writes, Fate::Removed, self.task)? {
+                    Fate::Removed => {
+                        self.remove_leftovers(&task.record)?;
+                        "what it has left was removed"
+                    }
+                    // Whole or not, its families say it.
+                    Fate::Committed => "it had come to its commit: its set is judged by its families",
+                },
+            };
+            said.push(format!("{}: its host died; {left}", shown(&task.record)));
+            let mut record = task.record.clone();
+            (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
+            record.error = Some(format!("its host was not heard of for {} s", silent(task, now).as_secs()));
+            record.needs.clear();
+            let records = &self.repository.records;
+            records.write(&format!("tasks/{}.json", record.task), &format::encode(&record)?)?;
+            records.remove(&cancel_name(record.task))?;
+        }
+        Ok(())
+    }
+
+    /// The families of a run that never committed, under their names and their working names.
+    fn remove_leftovers(&self, record: &TaskRecord) -> Result<()> {
+        for (number, place) in self.repository.places.iter().enumerate() {
+            let ours = record.families.iter().filter(|family| family.place == number);
+            let ours: Vec<&str> = ours.map(|family| &family.name[..]).collect();
+            let is_ours = |name: &str| {
+                let working = |of: &&str| name.strip_prefix(*of).is_some_and(|rest| rest.starts_with(".new-"));
+                ours.contains(&name) || ours.iter().any(working)
+            };
+            for entry in list_place(place, &self.repository.stores)?.iter().filter(|entry| is_ours(&entry.name)) {
+                if let Some(device) = place.join(&entry.name) {
+                    remove_device(&device, self.repository)?;
+                }
+            }
+        }
+        // In a store nothing of an unfinished object shows but its claim.
+        self.remove_families(&record.families)
+    }
+
+    /// Sets that were committed by a host that died before it could describe them.
+    pub(super) fn record_what_has_none(&self, inventory: &Inventory) -> Result<()> {
+        let of_them = |set: &&StoredSet| !set.recorded && set.incomplete.is_none() && !set.record.database.is_empty();
+        for set in inventory.sets.iter().filter(of_them) {
+            let name = format!("sets/{}.json", set.record.backup_set_id);
+            self.repository.records.write(&name, &format::encode(&set.record)?)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the records of runs that ended long ago, and what was decided about sets that never came to be.
+    pub(super) fn forget_old_runs(&self) -> Result<()> {
+        let (now, records) = (self.repository.now()?, &self.repository.records);
+        for task in tasks(self.repository)?.iter().filter(|task| !task.record.state.is_open()) {
+            if now.saturating_sub(task.written_at) < REMEMBERED {
+                continue;
+            }
+            let name = format!("tasks/{}.json", task.record.task);
+            if let Some(set) = task.record.writes.filter(|_| task.record.state != TaskState::Success) {
+                records.remove(&format!("fates/{set}.json"))?;
+            }
+            records.remove(&name)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_there(device: &Device, repository: &Repository) -> bool {
+    match device.place() {
+        Place::Object { bucket, key } => {
+            // What cannot be asked is not taken for gone.
+            repository.stores.bucket(bucket).and_then(|bucket| bucket.head(key)).is_ok_and(|head| head.is_some())
+        }
+        _ => device.path().is_some_and(std::path::Path::exists),
+    }
+}
+
+/// Removes a family, and the claim on its key. As well if there is none.
+fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
+    match device.place() {
+        Place::Object { bucket, key } => {
+            let bucket = repository.stores.bucket(bucket)?;
+            bucket.remove(key)?;
+            bucket.remove(&format!("{key}{CLAIM}"))
+        }
+        _ => match device.path() {
+            Some(path) => remove_file(path),
+            None => Err(Error::refused(
+                device.to_string(),
+                "is no family of a repository",
+                "this is a defect: please report it",
+            )),
+        },
+    }
+}
