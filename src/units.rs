@@ -45,7 +45,7 @@ pub fn bytes_per_second(flag: &str, text: &str) -> Result<u64> {
     }
 }
 
-/// A time from `36h`, `14d` or `2w`.
+/// A time from `90s`, `5m`, `36h`, `14d` or `2w`.
 ///
 /// # Errors
 /// A usage error that names `flag`.
@@ -53,9 +53,17 @@ pub fn duration(flag: &str, text: &str) -> Result<Duration> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
-    let wrong = |why: &str| Error::usage(flag, format!("`{text}` {why}"), "write whole hours, days or weeks: 14d");
+    let wrong = |why: &str| {
+        Error::usage(
+            flag,
+            format!("`{text}` {why}"),
+            "write whole seconds, minutes, hours, days or weeks: 90s, 5m, 36h, 14d, 2w",
+        )
+    };
     let number: u64 = number.parse().map_err(|_| wrong("is not a time"))?;
     let seconds: u64 = match unit.trim() {
+        "s" => 1,
+        "m" => 60,
         "h" => 3_600,
         "d" => 86_400,
         "w" => 7 * 86_400,
@@ -70,6 +78,7 @@ pub fn show_duration(time: Duration) -> String {
     let (number, unit) = match time.as_secs() {
         seconds if seconds % 86_400 == 0 => (seconds / 86_400, "day"),
         seconds if seconds % 3_600 == 0 => (seconds / 3_600, "hour"),
+        seconds if seconds % 60 == 0 => (seconds / 60, "minute"),
         seconds => (seconds, "second"),
     };
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
@@ -109,10 +118,17 @@ mod tests {
 
     #[test]
     fn times_are_understood_as_people_write_them_and_others_are_refused() {
-        for (text, shown) in [("14d", "14 days"), ("36h", "36 hours"), ("2 w", "14 days"), ("24h", "1 day")] {
+        for (text, shown) in [
+            ("90s", "90 seconds"),
+            ("5m", "5 minutes"),
+            ("14d", "14 days"),
+            ("36h", "36 hours"),
+            ("2 w", "14 days"),
+            ("24h", "1 day"),
+        ] {
             assert_eq!(show_duration(duration("--x", text).unwrap()), shown, "{text}");
         }
-        for text in ["", "14", "d", "-1d", "1.5d", "3m", "99999999999999999999d", "9999999999999999d"] {
+        for text in ["", "14", "d", "-1d", "1.5d", "3y", "99999999999999999999d", "9999999999999999d"] {
             assert!(duration("--lock-until", text).unwrap_err().to_string().contains("--lock-until"), "{text}");
         }
     }

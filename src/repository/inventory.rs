@@ -144,7 +144,7 @@ impl Inventory {
                 verified_at: verdicts.passed.max(verdicts.proven),
                 failed_at: verdicts.failed,
                 proven_at: verdicts.proven,
-                stored_at: first.map_or(record.finished_at, |entry| entry.modified),
+                stored_at: first.map_or(record.finished_at, |entry| stored_at(entry, &record)),
                 tombstone: tombstones.contains(&id),
                 record,
             });
@@ -323,6 +323,13 @@ fn verdicts(repository: &Repository) -> Result<HashMap<Uuid, Verdicts>> {
         *of = (*of).max(Some(entry.modified));
     }
     Ok(found)
+}
+
+/// When a set was stored, by the store's clock. Many a store tells whole seconds only: within that second the writer's clock decides.
+fn stored_at(first: &Entry, record: &SetRecord) -> i64 {
+    const SECOND: i64 = 1_000_000;
+    let within = first.modified % SECOND == 0 && record.finished_at.div_euclid(SECOND) == first.modified / SECOND;
+    if within { record.finished_at } else { first.modified }
 }
 
 /// What stands in the places and belongs to no recorded set and no running task.

@@ -34,6 +34,7 @@ mod mysql_refusals;
 mod object_store;
 mod pipe;
 mod program;
+mod prune;
 #[cfg(feature = "mysql")]
 mod proxy;
 mod replace;

@@ -345,3 +345,65 @@ fn whatever_fails_between_us_and_the_store_a_backup_is_whole_or_not_there() {
     }
     assert!(done > 0, "{done} done, {failed} failed");
 }
+
+/// Every record and every family in a store: what two hosts agree upon there.
+#[test]
+fn a_repository_in_a_store_is_backed_up_into_pruned_and_restored_from_by_two_hosts() {
+    let (world, store) = (World::with_database(), store());
+    world.write(
+        "fullbore.toml",
+        b"stripes = 2\n[repository.night]\nto = [\"s3://media/night/\"]\n[repository.night.keep]\nlast = 1\n",
+    );
+    let host = |name: &str, line: &str| {
+        let mut variables = store.environment();
+        variables.push(("XDG_STATE_HOME", world.at(name).display().to_string()));
+        run_with(&world, &variables, line)
+    };
+    host("one", "backup sqlite:app.db --repo night").done();
+    database::sql(&world.at("app.db"), "CREATE TABLE more AS SELECT 1 AS one, 2 AS two");
+    host("two", "backup sqlite:app.db --repo night --kind auto").done().says(&["a differential of full"]);
+    host("two", "backup sqlite:app.db --repo night --kind full").done();
+    host("one", "prune --repo night --confirm --grace 0s").with_code(4);
+    host("one", "restore-test --repo night --scratch b").done();
+    host("two", "check --repo night --max-age 1h --max-unproven 1h").done();
+    let pruned = host("two", "prune --repo night --confirm --grace 0s --json").done().json();
+    assert_eq!(pruned["deleted"].as_array().unwrap().len(), 2, "{pruned}");
+    let listed = host("one", "list --repo night --json").done().json();
+    assert!(listed.as_array().unwrap().len() == 1 && listed[0]["proven_at"].is_string(), "{listed}");
+    let left: Vec<String> = keys(&store).into_iter().filter(|key| !key.contains("/.fullbore/")).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    host("one", "restore --repo night --into sqlite:copy.db").done();
+    world.assert_copy();
+    let tasks = host("one", "tasks --repo s3://media/night/ --json").done().json();
+    assert!(tasks.as_array().unwrap().iter().all(|task| task["ended_at"].is_string()), "{tasks}");
+    host("three", "list --repo s3://nowhere/night/").refused(1, "s3://nowhere", "bucket");
+}
+
+/// The host dies between two requests: the next run of another host puts it right.
+#[test]
+fn what_a_killed_host_has_left_in_a_store_is_removed_by_another_after_its_lease() {
+    let (world, store) = (large(), store());
+    world.write(
+        "fullbore.toml",
+        b"stripes = 2\n[repository.night]\nto = [\"s3://media/night/\"]\n[repository.night.keep]\nlast = 1\n",
+    );
+    run(&world, &store, "backup sqlite:app.db --repo night").done();
+    let running = start(&world, &store, "backup sqlite:app.db --repo night --throttle 1MiB/s --compression none");
+    wait_until("parts are uploaded", || !store.uploads("media").is_empty());
+    running.signal("KILL");
+    running.wait();
+    let of_task = |key: &String| key.contains("/tasks/") && !key.ends_with(".cancel");
+    let open = keys(&store).into_iter().filter(of_task).find(|key| {
+        let record: serde_json::Value = serde_json::from_slice(&object(&store, key)).unwrap();
+        record["ended_at"].is_null()
+    });
+    let key = open.unwrap();
+    let record = String::from_utf8(object(&store, &key)).unwrap().replace("\"lease_s\": 300", "\"lease_s\": 0");
+    store.client().put("media", &key, record.as_bytes());
+    std::thread::sleep(Duration::from_millis(2100)); // Its clock tells whole seconds.
+    run(&world, &store, "prune --repo night --confirm --grace 0s")
+        .done()
+        .says(&["its host died; what it has left was removed"]);
+    let left: Vec<String> = keys(&store).into_iter().filter(|key| !key.contains("/.fullbore/")).collect();
+    assert_eq!(left.len(), 2, "the first backup, and no claim of the second: {left:?}");
+}

@@ -65,6 +65,10 @@ impl Bucket {
         let failed = |error: &StoreError| explained("read", &self.url(key), error);
         let found = match self.store.get(path).await {
             Ok(found) => found,
+            // Of a bucket that is not there nothing can be said but that.
+            Err(error @ StoreError::NotFound { .. }) if error.to_string().contains("NoSuchBucket") => {
+                return Err(failed(&error));
+            }
             Err(StoreError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(failed(&error)),
         };

@@ -1,0 +1,231 @@
+//! Retention in a repository: what is said, what goes, and who is heard before it goes.
+
+use std::fs;
+
+use fullbore_test_servers::wait_until;
+use serde_json::{Value, json};
+
+use crate::database::{self, Shape};
+use crate::program::Ended;
+use crate::world::World;
+
+fn world() -> World {
+    let world = World::with_shape(Shape { rows: 300, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
+    world
+}
+
+/// A full and its differential.
+fn chain(world: &World, number: usize) -> Vec<String> {
+    world.run("backup sqlite:app.db --repo night").done();
+    database::sql(&world.at("app.db"), &format!("CREATE TABLE more_{number} AS SELECT 1 AS n, 2 AS m"));
+    world.run("backup sqlite:app.db --repo night --kind differential").done();
+    let ids = ids(world);
+    ids[ids.len() - 2..].to_vec()
+}
+
+fn ids(world: &World) -> Vec<String> {
+    let listed = world.run("list --repo night --json").json();
+    listed.as_array().unwrap().iter().map(|set| set["backup_set_id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn prune(world: &World, options: &str) -> Ended {
+    world.run(&format!("prune --repo night --grace 0s {options}"))
+}
+
+fn families(world: &World) -> usize {
+    world.names("a").iter().filter(|name| name.contains(".bore")).count()
+}
+
+fn record(world: &World, name: &str) -> Value {
+    serde_json::from_slice(&world.read(&format!("a/.fullbore/{name}"))).unwrap()
+}
+
+fn write_record(world: &World, name: &str, record: &Value) {
+    let path = world.at(&format!("a/.fullbore/{name}"));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, record.to_string()).unwrap();
+}
+
+/// The task that runs.
+fn open_task(world: &World) -> Option<Value> {
+    let folder = world.at("a/.fullbore/tasks");
+    let names = if folder.is_dir() { world.names("a/.fullbore/tasks") } else { Vec::new() };
+    let names = names.into_iter().filter(|name| name.ends_with(".json"));
+    let known: Vec<Value> = names.map(|name| record(world, &format!("tasks/{name}"))).collect();
+    known.into_iter().find(|task| task["ended_at"].is_null())
+}
+
+/// Another host's run that lives.
+fn other_task(world: &World, verb: &str, needs: &[&str]) {
+    let task = "11111111-1111-4111-8111-111111111111";
+    let of = json!({ "format": 1, "task": task, "verb": verb, "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
+        "started_at": "2026-11-22T00:00:00Z", "state": "IN_PROGRESS", "lease_s": 300, "needs": needs, "writes": null, "families": [],
+        "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
+    write_record(world, &format!("tasks/{task}.json"), &of);
+}
+
+#[test]
+fn nothing_goes_before_something_newer_was_verified() {
+    let world = world();
+    let old = chain(&world, 1);
+    let new = chain(&world, 2);
+    let planned = prune(&world, "").with_code(4).says(&["none of its chains is verified"]);
+    assert!(planned.text().contains("0 of 4 sets may go"), "{planned}");
+    prune(&world, "--confirm").with_code(4);
+    assert_eq!(families(&world), 4);
+    world.run(&format!("verify --repo night --set {}", &old[0])).done();
+    prune(&world, "--confirm").with_code(4);
+    world.run("verify --repo night --latest").done();
+    let planned = prune(&world, "").done().text();
+    assert!(planned.contains("2 of 4 sets may go") && planned.contains("last 1 of 1"), "{planned}");
+    assert_eq!(families(&world), 4);
+    let done = prune(&world, "--confirm --json").done().json();
+    assert_eq!(done["deleted"], json!([old[1], old[0]]), "the differential goes before its full");
+    assert_eq!((ids(&world), families(&world)), (new, 2));
+    assert_eq!(world.names("a/.fullbore/tombstones"), Vec::<String>::new());
+    world.run("restore --repo night --into sqlite:copy.db").done();
+}
+
+#[test]
+fn a_set_that_another_host_uses_stays_and_its_user_is_named() {
+    let world = world();
+    let old = chain(&world, 1);
+    chain(&world, 2);
+    world.run("verify --repo night --latest").done();
+    other_task(&world, "restore", &[&old[0], &old[1]]);
+    let kept = prune(&world, "--confirm").done().text();
+    assert!(kept.contains("leased by restore 11111111") && kept.contains("on elsewhere"), "{kept}");
+    assert_eq!(families(&world), 4);
+    other_task(&world, "prune", &[]);
+    prune(&world, "--confirm").refused(1, "another prune runs", "elsewhere");
+}
+
+#[test]
+fn what_is_about_to_go_is_nobodys_base_and_is_not_restored() {
+    let world = world();
+    let ids = chain(&world, 1);
+    let grave = json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": [] });
+    write_record(&world, &format!("tombstones/{}.json", ids[0]), &grave);
+    world.run("backup sqlite:app.db --repo night --kind differential").with_code(3);
+    world.run("restore --repo night --into sqlite:copy.db").refused(1, &ids[0], "is being removed by prune");
+    world.assert_no_copy();
+    // That prune is dead: the next one takes it back.
+    prune(&world, "--confirm").done().says(&["its tombstone was taken back"]);
+    world.run("restore --repo night --into sqlite:copy.db").done();
+}
+
+#[test]
+fn what_a_killed_prune_has_begun_the_next_one_finishes() {
+    let world = world();
+    let old = chain(&world, 1);
+    chain(&world, 2);
+    world.run("verify --repo night --latest").done();
+    let set = record(&world, &format!("sets/{}.json", old[1]));
+    let grave =
+        json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": set["families"] });
+    write_record(&world, &format!("tombstones/{}.json", old[1]), &grave);
+    let name = set["families"][0]["name"].as_str().unwrap();
+    fs::remove_file(world.at("a").join(name)).unwrap();
+    fs::remove_file(world.at(&format!("a/.fullbore/sets/{}.json", old[1]))).unwrap();
+    prune(&world, "--confirm").done();
+    assert_eq!((families(&world), world.names("a/.fullbore/tombstones").len()), (2, 0));
+}
+
+/// A backup that moves bytes, and the name of its record.
+fn running(world: &World) -> (crate::program::Running, String) {
+    let running = world.start("backup sqlite:app.db --repo night --throttle 64KiB/s");
+    wait_until("the backup writes", || open_task(world).is_some_and(|task| task["writes"].is_string()));
+    wait_until("its families have working names", || families(world) > 0);
+    let task = open_task(world).unwrap();
+    (running, format!("tasks/{}.json", task["task"].as_str().unwrap()))
+}
+
+fn without_lease(world: &World, name: &str) {
+    let mut task = record(world, name);
+    task["lease_s"] = 0.into();
+    write_record(world, name, &task);
+}
+
+#[test]
+fn what_a_dead_host_has_left_goes_after_its_lease() {
+    let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
+    world.write(
+        "fullbore.toml",
+        b"[repository.night]\nto = [\"a/\", \"b/\"]\nstripes = 4\n[repository.night.keep]\nlast = 1\n",
+    );
+    let (running, name) = running(&world);
+    running.signal("KILL");
+    running.wait();
+    prune(&world, "--confirm").done();
+    let left = || world.names("a").len() + world.names("b").len();
+    assert!(left() > 1, "its lease lives");
+    without_lease(&world, &name);
+    prune(&world, "").done().says(&["what it has left goes with --confirm"]);
+    prune(&world, "--confirm").done().says(&["its host died; what it has left was removed"]);
+    assert_eq!(left(), 1, "only the records: {:?} {:?}", world.names("a"), world.names("b"));
+    let task = record(&world, &name);
+    assert!(task["state"] == "ERROR" && task["error"].as_str().unwrap().contains("was not heard of"), "{task}");
+}
+
+#[test]
+fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
+    let world = World::with_shape(Shape { rows: 2_000, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
+    let (running, name) = running(&world);
+    running.signal("STOP");
+    without_lease(&world, &name);
+    prune(&world, "--confirm").done().says(&["its host died"]);
+    running.signal("CONT");
+    let ended = running.wait();
+    assert_eq!(ended.code, 1, "{ended}");
+    assert_eq!(families(&world), 0, "{:?}", world.names("a"));
+    assert_eq!(ids(&world), Vec::<String>::new());
+}
+
+#[test]
+fn a_policy_that_keeps_nothing_is_refused() {
+    let world = world();
+    chain(&world, 1);
+    world.run("prune --repo a/").refused(2, "prune", "would keep nothing");
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 0\n");
+    prune(&world, "--confirm").refused(2, "[repository.night.keep]", "would keep nothing");
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlasts = 1\n");
+    prune(&world, "--confirm").refused(2, "line 4", "lasts");
+}
+
+#[test]
+fn last_night_is_good_when_it_is_young_and_proven() {
+    let world = world();
+    chain(&world, 1);
+    world.run("check --repo night --max-age 26h").done();
+    let line = "check --repo night --max-age 26h --max-unproven 8d --metrics night.prom";
+    world.run(line).refused(1, "--repo night", "no whole chain of it was ever verified");
+    world.run("restore-test --repo night --scratch b").done();
+    let good = world.run(line).done().text();
+    assert!(good.contains("good"), "{good}");
+    let metrics = String::from_utf8(world.read("night.prom")).unwrap();
+    let database = world.at("app.db");
+    let labels = format!("{{repository=\"night\",engine=\"sqlite\",database=\"{}\"}}", database.display());
+    assert!(metrics.contains(&format!("fullbore_database_good{labels} 1\n")), "{metrics}");
+    assert!(metrics.contains("fullbore_repository_reachable{repository=\"night\"} 1\n"), "{metrics}");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    world.run("check --repo night --max-age 1s").refused(1, "--repo night", "its newest backup is");
+    fs::rename(world.at("a"), world.at("gone")).unwrap();
+    assert_ne!(world.run(line).code, 0);
+    let metrics = String::from_utf8(world.read("night.prom")).unwrap();
+    assert!(metrics.contains("fullbore_repository_reachable{repository=\"night\"} 0\n"), "{metrics}");
+}
+
+#[test]
+fn lost_records_are_made_again_from_the_media() {
+    let world = world();
+    let ids_before = chain(&world, 1);
+    fs::remove_dir_all(world.at("a/.fullbore")).unwrap();
+    fs::remove_dir_all(world.at("state")).unwrap();
+    world.run("list --repo night").refused(3, "--repo night", "holds no repository");
+    let said = world.run("catalog rebuild --repo night").done().text();
+    assert!(said.contains("2 sets are in the catalog; 2 were found by their media alone, and 2 records"), "{said}");
+    assert_eq!(ids(&world), ids_before);
+    world.run("restore --repo night --into sqlite:copy.db").done();
+}
