@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fullbore_core::store::Stores;
+use fullbore_core::store::{self, Encryption, LockMode, ObjectLock, ObjectOptions, Stores};
 use fullbore_core::{Error, Result};
+use jiff::{Timestamp, ToSpan};
 use serde::Deserialize;
 
 use crate::chain::retention::KeepRules;
+use crate::units;
 
 /// Defaults for flags, under the names that the flags have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -41,6 +43,18 @@ pub struct Config {
     pub key: Option<PathBuf>,
     /// `--device-timeout`, in seconds.
     pub device_timeout: Option<u64>,
+    /// `--sse`.
+    pub sse: Option<String>,
+    /// `--storage-class`.
+    pub storage_class: Option<String>,
+    /// `--tag`.
+    pub tag: Vec<String>,
+    /// `--lock-until`.
+    pub lock_until: Option<String>,
+    /// `--lock-mode`.
+    pub lock_mode: Option<String>,
+    /// `--max-parts`.
+    pub max_parts: Option<u64>,
     /// Where the catalog is.
     pub catalog: Option<PathBuf>,
     /// Named repositories.
@@ -67,6 +81,18 @@ pub struct RepositoryConfig {
     pub encrypt_to: Vec<PathBuf>,
     /// `--key`.
     pub key: Option<PathBuf>,
+    /// `--sse`.
+    pub sse: Option<String>,
+    /// `--storage-class`.
+    pub storage_class: Option<String>,
+    /// `--tag`.
+    pub tag: Vec<String>,
+    /// `--lock-until`.
+    pub lock_until: Option<String>,
+    /// `--lock-mode`.
+    pub lock_mode: Option<String>,
+    /// `--max-parts`.
+    pub max_parts: Option<u64>,
     /// What `fullbore prune` leaves.
     pub keep: Option<KeepRules>,
 }
@@ -75,14 +101,20 @@ impl Config {
     /// This configuration for a run on a repository: what is said of that comes before what is said of all.
     pub fn of_repository(&self, name: &str) -> Self {
         let Some(repository) = self.repository.get(name).cloned() else { return self.clone() };
-        let encrypt_to = if repository.encrypt_to.is_empty() { &self.encrypt_to } else { &repository.encrypt_to };
+        let (own, all) = (repository, self.clone());
         Self {
-            compression: repository.compression.or_else(|| self.compression.clone()),
-            stripes: repository.stripes.or(self.stripes),
-            throttle: repository.throttle.or_else(|| self.throttle.clone()),
-            name_template: repository.name_template.or_else(|| self.name_template.clone()),
-            key: repository.key.or_else(|| self.key.clone()),
-            encrypt_to: encrypt_to.clone(),
+            compression: own.compression.or(all.compression),
+            stripes: own.stripes.or(all.stripes),
+            throttle: own.throttle.or(all.throttle),
+            name_template: own.name_template.or(all.name_template),
+            key: own.key.or(all.key),
+            encrypt_to: if own.encrypt_to.is_empty() { all.encrypt_to } else { own.encrypt_to },
+            sse: own.sse.or(all.sse),
+            storage_class: own.storage_class.or(all.storage_class),
+            tag: if own.tag.is_empty() { all.tag } else { own.tag },
+            lock_until: own.lock_until.or(all.lock_until),
+            lock_mode: own.lock_mode.or(all.lock_mode),
+            max_parts: own.max_parts.or(all.max_parts),
             ..self.clone()
         }
     }
@@ -92,10 +124,56 @@ impl Config {
         self.catalog.clone().unwrap_or_else(crate::catalog::default_path)
     }
 
-    /// What object stores are reached through.
-    pub fn stores(&self) -> Stores {
-        self.device_timeout.map_or_else(Stores::default, |seconds| Stores::of_environment(Duration::from_secs(seconds)))
+    /// What object stores are reached through, and how they are to keep families.
+    ///
+    /// # Errors
+    /// A usage error: an option that says nothing, or too much.
+    pub fn stores(&self) -> Result<Stores> {
+        let patience = self.device_timeout.map_or(store::PATIENCE, Duration::from_secs);
+        Ok(Stores::of_environment_keeping(patience, self.object_options(Timestamp::now())?))
     }
+
+    /// How object stores are to keep families, `now` being the time from which days are counted.
+    fn object_options(&self, now: Timestamp) -> Result<ObjectOptions> {
+        let lock = match (&self.lock_until, &self.lock_mode) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(Error::usage("--lock-mode", "says how, and not until when", "give --lock-until 30d too"));
+            }
+            (Some(until), mode) => Some(ObjectLock {
+                mode: mode.as_ref().map_or(Ok(LockMode::default()), |mode| LockMode::parse("--lock-mode", mode))?,
+                until: lock_until(until, now)?,
+            }),
+        };
+        ObjectOptions {
+            encryption: self.sse.as_ref().map(|sse| Encryption::parse("--sse", sse)).transpose()?,
+            storage_class: self
+                .storage_class
+                .as_ref()
+                .map(|class| store::storage_class("--storage-class", class))
+                .transpose()?,
+            tags: self.tag.iter().map(|tag| store::tag("--tag", tag)).collect::<Result<_>>()?,
+            lock,
+            max_parts: self.max_parts,
+        }
+        .checked()
+    }
+}
+
+/// `30d` from now, or a time with its zone; in whole seconds, not before what was asked for.
+fn lock_until(text: &str, now: Timestamp) -> Result<Timestamp> {
+    let wrong = |why: String| {
+        Error::usage("--lock-until", why, "write days, or a time with its zone: 30d, 2026-12-24T00:00:00Z")
+    };
+    let until = if text.contains('T') || text.contains(' ') {
+        text.parse().map_err(|error| wrong(format!("`{text}` is no time: {error}")))?
+    } else {
+        let time = units::duration("--lock-until", text)?;
+        now.checked_add(time).map_err(|_| wrong(format!("`{text}` is too long")))?
+    };
+    let whole = Timestamp::from_second(until.as_second()).unwrap_or(until);
+    // Whether it is in the future a backup asks the store's clock; a restore with the same configuration need not care.
+    Ok(if whole < until { whole.checked_add(1.second()).unwrap_or(until) } else { whole })
 }
 
 /// Reads the configuration.
@@ -144,6 +222,19 @@ mod tests {
         std::fs::write(&path, "compression = \"lz4\"\nstrips = 4\n").unwrap();
         let text = read(&path).unwrap_err().to_string();
         assert!(text.contains("line 2") && text.contains("strips"), "{text}");
+    }
+
+    #[test]
+    fn a_lock_is_until_a_time_with_its_zone_in_whole_seconds() {
+        let now: Timestamp = "2026-11-22T12:00:00.5Z".parse().unwrap();
+        let until = |text: &str| lock_until(text, now).map(|time| time.to_string());
+        assert_eq!(until("30d").unwrap(), "2026-12-22T12:00:01Z");
+        assert_eq!(until("2026-12-24T01:00:00+01:00").unwrap(), "2026-12-24T00:00:00Z");
+        for text in ["", "30", "2026-12-24", "2026-12-24T00:00:00", "999999999d"] {
+            assert!(until(text).unwrap_err().to_string().contains("--lock-until"), "{text}");
+        }
+        let alone = Config { lock_mode: Some("compliance".into()), ..Config::default() };
+        assert!(alone.object_options(now).unwrap_err().to_string().contains("--lock-until"));
     }
 
     #[test]

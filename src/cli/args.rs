@@ -173,9 +173,69 @@ pub struct Backup {
     /// Alignment unit of a family (BLOCKSIZE): 512…65536 [default: 4096].
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<String>,
+    /// How an object store keeps the families.
+    #[command(flatten)]
+    pub kept: KeptBy,
     /// Messages and report.
     #[command(flatten)]
     pub shown: Shown,
+}
+
+/// How an object store (s3://) keeps families. Only with destinations that are in one.
+#[derive(Debug, Args)]
+pub struct KeptBy {
+    /// Have the store encrypt: AES256, aws:kms or aws:kms:KEY-ID. It is looked up whether it did.
+    #[arg(long, value_name = "ALGORITHM")]
+    pub sse: Option<String>,
+    /// Storage class, e.g. STANDARD_IA.
+    #[arg(long, value_name = "CLASS")]
+    pub storage_class: Option<String>,
+    /// A tag of every object: KEY=VALUE. Repeatable, at most 10.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub tag: Vec<String>,
+    /// Object Lock: nobody can delete or replace the families before, e.g. 30d or 2026-12-24T00:00:00Z. It is looked up whether it holds.
+    #[arg(long, value_name = "TIME")]
+    pub lock_until: Option<String>,
+    /// Who may still lift the lock: governance (accounts with a permission for it) or compliance (nobody) [default: governance].
+    #[arg(long, value_name = "MODE")]
+    pub lock_mode: Option<String>,
+    /// The most parts that the store takes in one object [default: 10000; 1000 at *.scw.cloud].
+    #[arg(long, value_name = "N")]
+    pub max_parts: Option<u64>,
+}
+
+impl KeptBy {
+    /// The configuration with what was said on the command line.
+    pub fn over(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        let replace = |key: &mut Option<String>, flag: &Option<String>| {
+            if flag.is_some() {
+                key.clone_from(flag);
+            }
+        };
+        replace(&mut config.sse, &self.sse);
+        replace(&mut config.storage_class, &self.storage_class);
+        replace(&mut config.lock_until, &self.lock_until);
+        replace(&mut config.lock_mode, &self.lock_mode);
+        if !self.tag.is_empty() {
+            config.tag.clone_from(&self.tag);
+        }
+        config.max_parts = self.max_parts.or(config.max_parts);
+        config
+    }
+
+    /// The first of these flags that was given.
+    pub fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("--lock-until", self.lock_until.is_some()),
+            ("--lock-mode", self.lock_mode.is_some()),
+            ("--sse", self.sse.is_some()),
+            ("--storage-class", self.storage_class.is_some()),
+            ("--tag", !self.tag.is_empty()),
+            ("--max-parts", self.max_parts.is_some()),
+        ];
+        given.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
 }
 
 /// What a backup contains.

@@ -17,9 +17,10 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
-    let own = args.repo.as_ref().map(|name| config.of_repository(name));
-    let config = own.as_ref().unwrap_or(config);
+    let own = args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
+    let config = &args.kept.over(&own);
     let request = request(args, config)?;
+    refuse_outside_of_stores(args, &request)?;
     if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
         && args.shown.report == Some(ReportTo::Output)
     {
@@ -45,6 +46,19 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         |conduct, report| backup::run(&request, conduct, report),
         |report| show::backup_result(report, &args.shown, piped),
     )
+}
+
+/// What only an object store can do is not left out in silence elsewhere.
+fn refuse_outside_of_stores(args: &Backup, request: &Request) -> Result<()> {
+    let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. } | Place::Prefix { .. });
+    match (args.kept.first(), request.to.iter().find(|device| !in_store(device))) {
+        (Some(flag), Some(device)) => Err(Error::usage(
+            flag,
+            format!("only an object store can do that, and {device} is in none"),
+            "leave it out, or name places as s3://BUCKET/PREFIX/ alone",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn request(args: &Backup, config: &Config) -> Result<Request> {

@@ -71,7 +71,7 @@ const SIGXFSZ: i32 = 25;
 
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
 fn conduct(config: &Config) -> Result<Conduct> {
-    let conduct = Conduct { stores: config.stores(), ..Conduct::default() };
+    let conduct = Conduct { stores: config.stores()?, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     // Under nohup the job is to go on without its terminal.

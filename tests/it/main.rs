@@ -31,6 +31,7 @@ mod mysql_differential;
 #[cfg(feature = "mysql")]
 mod mysql_other_engines;
 mod mysql_refusals;
+mod object_kept;
 mod object_store;
 mod pipe;
 mod program;

@@ -406,4 +406,27 @@ fn what_a_killed_host_has_left_in_a_store_is_removed_by_another_after_its_lease(
         .says(&["its host died; what it has left was removed"]);
     let left: Vec<String> = keys(&store).into_iter().filter(|key| !key.contains("/.fullbore/")).collect();
     assert_eq!(left.len(), 2, "the first backup, and no claim of the second: {left:?}");
+    assert_eq!(store.uploads("media"), Vec::new());
+}
+
+#[test]
+fn a_locked_set_is_not_pruned_before_its_time_and_stays_usable() {
+    let world = World::with_database();
+    let store = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new().versioning());
+    store.make_bucket_with_object_lock("vault");
+    world.write(
+        "fullbore.toml",
+        b"[repository.vault]\nto = [\"s3://vault/\"]\nlock-until = \"2d\"\n[repository.vault.keep]\nlast = 1\n",
+    );
+    run(&world, &store, "backup sqlite:app.db --repo vault").done();
+    run(&world, &store, "backup sqlite:app.db --repo vault").done();
+    run(&world, &store, "verify --repo vault").done();
+    let ended = run(&world, &store, "prune --repo vault --confirm --grace 0s")
+        .with_code(4)
+        .says(&["was not removed", "locked until"]);
+    assert!(ended.text().contains("0 sets were removed"), "{ended}");
+    let listed = run(&world, &store, "list --repo vault --json").done().json();
+    assert!(listed.as_array().unwrap().iter().all(|set| set["tombstone"] == false), "{listed}");
+    let oldest = listed[0]["backup_set_id"].as_str().unwrap();
+    run(&world, &store, &format!("restore --repo vault --set {oldest} --into sqlite:copy.db")).done();
 }

@@ -125,15 +125,19 @@ fn confirmed(
     for id in second.inventory.tombstones.iter().filter(|id| !kept.contains(id)) {
         sweeper.take_back_or_finish(*id, &second.inventory, pruned)?;
     }
-    for set in goes {
+    for (at, set) in goes.iter().enumerate() {
         conduct.check()?;
         match sweeper.remove(set) {
             Ok(()) => pruned.deleted.push(set.record.backup_set_id.to_string()),
             Err(error @ Error::Cancelled { .. }) => return Err(error),
             Err(error) => {
-                // Locked, or a disk that refuses: said, and tried again by the next prune.
-                pruned.warnings.push(format!("{}: {}", super::title(&set.record), media::one_line(&error)));
-                // What it stands on stays too: dependants go first.
+                // Locked, or a disk that refuses. What it stands on stays too, for dependants go first; the next prune tries again.
+                pruned.warnings.push(format!(
+                    "{} was not removed: {}",
+                    super::title(&set.record),
+                    media::one_line(&error)
+                ));
+                goes[at..].iter().try_for_each(|set| sweeper.spare(set))?;
                 break;
             }
         }

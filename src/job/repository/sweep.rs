@@ -47,6 +47,15 @@ impl Sweeper<'_> {
         self.forget(set.record.backup_set_id)
     }
 
+    /// Takes the tombstone of a set back that is whole still.
+    pub(super) fn spare(&self, set: &StoredSet) -> Result<()> {
+        let first = set.record.families.first().map(|family| family.device(&self.repository.places)).transpose()?;
+        match first.is_some_and(|first| is_there(&first, self.repository)) {
+            true => self.repository.records.remove(&tombstone_name(set.record.backup_set_id)),
+            false => Ok(()),
+        }
+    }
+
     fn remove_families(&self, families: &[FamilyRecord]) -> Result<()> {
         families.iter().try_for_each(|family| remove_device(&family.device(&self.repository.places)?, self.repository))
     }
@@ -154,8 +163,22 @@ impl Sweeper<'_> {
                 }
             }
         }
+        self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
         self.remove_families(&record.families)
+    }
+
+    /// Parts of objects that were never completed cost money, and nobody sees them.
+    fn abort_uploads(&self, record: &TaskRecord) -> Result<()> {
+        for family in &record.families {
+            let device = family.device(&self.repository.places)?;
+            let Place::Object { bucket, key } = device.place() else { continue };
+            let bucket = self.repository.stores.bucket(bucket)?;
+            for unfinished in bucket.unfinished_uploads(key)?.iter().filter(|unfinished| unfinished.key == *key) {
+                bucket.abort(key, &unfinished.upload)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets that were committed by a host that died before it could describe them.
@@ -200,6 +223,8 @@ fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
         Place::Object { bucket, key } => {
             let bucket = repository.stores.bucket(bucket)?;
+            // A store with versions would take the removal, and hide what it must keep.
+            bucket.refuse_locked(key)?;
             bucket.remove(key)?;
             bucket.remove(&format!("{key}{CLAIM}"))
         }

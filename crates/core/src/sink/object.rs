@@ -100,6 +100,10 @@ impl ObjectSink {
     pub fn create(device: &str, bucket: &str, key: &str, options: &Options) -> Result<Self> {
         let stores = options.stores.clone();
         let bucket = stores.bucket(bucket)?;
+        if options.init {
+            bucket.refuse_locked(key)?;
+        }
+        bucket.check_lockable()?;
         let upload = bucket.begin(key, &options.set_id)?;
         let mut sink = Self {
             device: device.to_owned(),
@@ -119,7 +123,8 @@ impl ObjectSink {
             failed: false,
             statistics: Statistics::default(),
         };
-        if let Err(error) = sink.claim(options.init) {
+        let claimed = sink.claim(options.init).and_then(|()| sink.bucket.check_beforehand(&sink.claim_key()));
+        if let Err(error) = claimed {
             sink.give_up();
             return Err(error);
         }
@@ -325,6 +330,7 @@ impl ObjectSink {
                 return Err(Error::refused(&self.device, why, "do not trust this store with a backup"));
             }
         }
+        self.bucket.check_kept(&self.key)?;
         self.let_others_claim();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,11 +12,14 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
-    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, RetryConfig,
+    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    RetryConfig, TagSet,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::object_options::{Encryption, ObjectLock};
+use super::signed::Signed;
 use super::{Control, cut_off, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
@@ -33,12 +36,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const CONNECT: Duration = Duration::from_secs(10);
 /// The metadata of an object that says which set it belongs to: how a lost answer to the last request is told from a failure.
 const SET: &str = "fullbore-set";
+/// The most parts of an object in most stores, and in those whose hosts end so.
+const PARTS_MOST: u64 = 10_000;
+const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
 
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
     name: String,
     pub(super) store: AmazonS3,
+    /// The same store, which asks for a lock with each request: for those alone that begin an object.
+    locking: Option<AmazonS3>,
     pub(super) control: Arc<Control>,
+    /// What is asked for with each object: by an option, or by the environment.
+    pub(super) encryption: Option<Encryption>,
+    parts_most: u64,
+    options: ClientOptions,
+    region: Option<String>,
+    signed: Mutex<Option<Arc<Signed>>>,
     handle: Handle,
 }
 
@@ -127,6 +141,50 @@ fn client_options(control: &Control) -> Result<ClientOptions> {
     Ok(options)
 }
 
+/// What is asked for by an option, or by the environment.
+fn encryption(control: &Control) -> Result<Option<Encryption>> {
+    if control.objects.encryption.is_some() {
+        return Ok(control.objects.encryption.clone());
+    }
+    let setting =
+        |name: &str| control.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let Some(algorithm) = setting("AWS_SERVER_SIDE_ENCRYPTION").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let key = setting("AWS_SSE_KMS_KEY_ID").filter(|_| algorithm.starts_with("aws:kms"));
+    let text = key.map_or_else(|| algorithm.to_owned(), |key| format!("{algorithm}:{key}"));
+    Encryption::parse("AWS_SERVER_SIDE_ENCRYPTION", &text).map(Some)
+}
+
+/// The crate's names for it.
+fn encryption_settings(encryption: &Encryption) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("aws_server_side_encryption", encryption.algorithm.to_owned())];
+    settings.extend(encryption.key.clone().map(|key| ("aws_sse_kms_key_id", key)));
+    settings
+}
+
+fn lock_headers(lock: &ObjectLock) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("x-amz-object-lock-mode", lock.mode.to_string()),
+        ("x-amz-object-lock-retain-until-date", lock.until.to_string()),
+    ] {
+        // Letters, digits and hyphens, as both are made of.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// The host of `https://host:port/path`.
+fn host_of(endpoint: &str) -> String {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    host.rsplit_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase()
+}
+
 impl Bucket {
     pub(super) fn open(name: &str, control: Arc<Control>, handle: Handle) -> Result<Self> {
         let thing = format!("s3://{name}");
@@ -136,7 +194,7 @@ impl Bucket {
             max_retries: RETRIES,
             retry_timeout: patience / ALL_RETRIES,
         };
-        let mut builder = AmazonS3Builder::new().with_retry(retry).with_client_options(client_options(&control)?);
+        let mut builder = AmazonS3Builder::new().with_retry(retry);
         // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
         builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
         for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
@@ -145,14 +203,52 @@ impl Bucket {
             }
         }
         let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
-        let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key));
-        if endpoint.is_some_and(|url| url.to_ascii_lowercase().starts_with("http://")) {
+        let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key)).unwrap_or_default();
+        let mut options = client_options(&control)?;
+        if endpoint.to_ascii_lowercase().starts_with("http://") {
             // Whoever writes http:// means it.
-            builder = builder.with_allow_http(true);
+            options = options.with_allow_http(true);
         }
-        builder = builder.with_bucket_name(name);
-        let store = builder.build().map_err(|error| explained("open", &thing, &error))?;
-        Ok(Self { name: name.to_owned(), store, control, handle })
+        let encryption = encryption(&control)?;
+        for (name, value) in encryption.iter().flat_map(encryption_settings) {
+            let key = name.parse::<AmazonS3ConfigKey>().map_err(|error| explained("open", &thing, &error))?;
+            builder = builder.with_config(key, value);
+        }
+        builder = builder.with_bucket_name(name).with_client_options(options.clone());
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
+        let locked = |lock| options.clone().with_default_headers(lock_headers(lock));
+        let locking =
+            control.objects.lock.as_ref().map(|lock| build(builder.clone().with_client_options(locked(lock))));
+        let store = build(builder)?;
+        let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
+        let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
+        Ok(Self {
+            name: name.to_owned(),
+            store,
+            locking: locking.transpose()?,
+            control,
+            encryption,
+            parts_most,
+            options,
+            region,
+            signed: Mutex::default(),
+            handle,
+        })
+    }
+
+    /// The most parts that an object may have here.
+    pub fn parts_most(&self) -> u64 {
+        self.parts_most
+    }
+
+    /// Who sends what the crate has no method for; its connections are made when the first is needed.
+    pub(super) fn signed(&self) -> object_store::Result<Arc<Signed>> {
+        let mut signed = self.signed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signed) = &*signed {
+            return Ok(Arc::clone(signed));
+        }
+        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.region.clone())?))))
     }
 
     /// The object as a user names it.
@@ -349,10 +445,18 @@ impl Bucket {
     /// Begins an object of the media set `set`: nobody sees it before it is completed.
     pub fn begin(&self, key: &str, set: &str) -> Result<Upload> {
         let path = self.path(key)?;
-        let attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
+        let mut attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
+        let objects = &self.control.objects;
+        if let Some(class) = &objects.storage_class {
+            attributes.insert(Attribute::StorageClass, class.clone().into());
+        }
+        let mut tags = TagSet::default();
+        objects.tags.iter().for_each(|(key, value)| tags.push(key, value));
+        let store = self.locking.as_ref().unwrap_or(&self.store);
         let once = || {
-            let options = PutMultipartOptions { attributes: attributes.clone(), ..PutMultipartOptions::default() };
-            self.store.create_multipart_opts(&path, options)
+            let (attributes, tags) = (attributes.clone(), tags.clone());
+            let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
+            store.create_multipart_opts(&path, options)
         };
         self.ask(key, async {
             let begun = persistently(self.control.patience, once).await;

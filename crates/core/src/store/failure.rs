@@ -8,12 +8,22 @@ use crate::error::Error;
 const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
-const KNOWN: [(&str, &str, &str); 28] = [
+const KNOWN: [(&str, &str, &str); 30] = [
     // Where an instance gets the keys of its role: nobody was named before.
     (
         "/latest/api/token",
         "there are no credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
+    ),
+    (
+        "InvalidObjectState",
+        "it is in a storage class that cannot be read at once",
+        "have the store restore it first (RestoreObject), which takes hours",
+    ),
+    (
+        "InvalidStorageClass",
+        "the store does not have this storage class",
+        "use one that it has, or leave --storage-class out",
     ),
     ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),
     ("InvalidAccessKeyId", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),

@@ -5,7 +5,10 @@
 
 mod bucket;
 mod failure;
+mod kept;
+mod object_options;
 mod profile;
+mod signed;
 mod small;
 
 use std::collections::BTreeMap;
@@ -22,6 +25,9 @@ use crate::error::{Error, Result};
 pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
 pub(crate) use failure::cut_off;
 use failure::explained;
+pub use kept::Kept;
+pub use object_options::{Encryption, LockMode, ObjectLock, ObjectOptions, storage_class, tag};
+pub use signed::{UnfinishedUpload, UploadedPart};
 
 /// The longest that a request may take, all its retries included, when nothing else is said.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -45,6 +51,8 @@ struct Control {
     patience: Duration,
     /// Variables as in the environment, by their names.
     settings: Vec<(String, String)>,
+    /// How families are to be kept.
+    objects: ObjectOptions,
     /// How often requests have been stopped.
     stopped: watch::Sender<u64>,
     /// Not 0 once a signal has come.
@@ -77,14 +85,25 @@ impl Stores {
     /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`), which give a request so long, all
     /// its retries included.
     pub fn of_environment(patience: Duration) -> Self {
+        Self::of_environment_keeping(patience, ObjectOptions::default())
+    }
+
+    /// The same, which keep families as `objects` says.
+    pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self::new(patience, variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
+        let settings = variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect();
+        Self::keeping(patience, settings, objects)
     }
 
     /// The same with these variables.
     pub fn new(patience: Duration, settings: Vec<(String, String)>) -> Self {
-        let control = Control { patience, stopped: watch::Sender::new(0), signal: OnceLock::new(), settings };
+        Self::keeping(patience, settings, ObjectOptions::default())
+    }
+
+    /// With these variables, keeping families as `objects` says.
+    pub fn keeping(patience: Duration, settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
+        let control = Control { patience, stopped: watch::Sender::new(0), signal: OnceLock::new(), settings, objects };
         Self { control: Arc::new(control), open: Arc::default() }
     }
 

@@ -109,6 +109,8 @@ fn command(store: &ObjectStore) -> Result<Command, String> {
         StoreKind::Minio => {
             command.env("MINIO_ROOT_USER", access_key).env("MINIO_ROOT_PASSWORD", secret_key);
             command.env("MINIO_REGION", store.region()).env("MINIO_BROWSER", "off");
+            // Without a key it encrypts nothing. It protects a directory of tests, and is nobody's secret.
+            command.env("MINIO_KMS_SECRET_KEY", "fullbore-tests:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
             if let Some(domain) = &store.options.virtual_host {
                 command.env("MINIO_DOMAIN", domain);
             }

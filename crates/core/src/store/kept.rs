@@ -1,0 +1,242 @@
+//! How a store really keeps what was given to it, and what unfinished uploads it has: asked, not believed.
+
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::signer::Method;
+
+use super::bucket::{Bucket, persistently};
+use super::explained;
+use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, goes_on, no_bucket, parts, refusal, uploads};
+use crate::error::{Error, Result};
+
+use super::Upload;
+
+/// What a store says of how it keeps an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// `AES256`, `aws:kms` …
+    pub encryption: Option<String>,
+    /// `GOVERNANCE` or `COMPLIANCE`, and until when.
+    pub lock: Option<(String, Timestamp)>,
+    /// Locked until somebody lifts it.
+    pub legal_hold: bool,
+    /// The store's clock.
+    pub now: Option<Timestamp>,
+}
+
+impl Bucket {
+    async fn tell(&self, method: Method, key: &str, query: &[(&str, &str)]) -> object_store::Result<Answer> {
+        let path = if key.is_empty() { Path::default() } else { Path::parse(key)? };
+        let signed = self.signed()?;
+        persistently(self.control.patience, || signed.send(&self.store, method.clone(), &path, query)).await
+    }
+
+    fn tells(&self, key: &str, method: Method, query: &[(&str, &str)], action: &str) -> Result<Answer> {
+        let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
+        self.ask(key, async { self.tell(method, key, query).await.map_err(|error| explained(action, &thing, &error)) })
+    }
+
+    fn must(&self, key: &str, answer: Answer, action: &str) -> Result<Answer> {
+        if answer.is_success() {
+            return Ok(answer);
+        }
+        let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
+        Err(explained(action, &thing, &refusal(&answer)))
+    }
+
+    /// How an object is kept; nothing if it is not there.
+    pub fn kept(&self, key: &str) -> Result<Option<Kept>> {
+        let head = self.tells(key, Method::HEAD, &[], "look at")?;
+        if head.status == 404 {
+            return Ok(None);
+        }
+        let head = self.must(key, head, "look at")?;
+        let text = |name: &str| head.header(name).map(str::to_owned);
+        let until = head.header("x-amz-object-lock-retain-until-date").and_then(|until| until.parse().ok());
+        Ok(Some(Kept {
+            encryption: text("x-amz-server-side-encryption"),
+            lock: text("x-amz-object-lock-mode").zip(until),
+            legal_hold: head.header("x-amz-object-lock-legal-hold") == Some("ON"),
+            now: head.date(),
+        }))
+    }
+
+    /// The lock of an object; some stores do not tell of it in a HEAD.
+    fn retention(&self, key: &str) -> Result<Option<(String, Timestamp)>> {
+        let answer = self.tells(key, Method::GET, &[("retention", "")], "ask for the lock of")?;
+        if answer.status == 404 || answer.status == 400 || answer.status == 501 {
+            return Ok(None);
+        }
+        let body = self.must(key, answer, "ask for the lock of")?.body;
+        let until = element(&body, "RetainUntilDate").and_then(|until| until.parse().ok());
+        Ok(element(&body, "Mode").zip(until))
+    }
+
+    /// Refuses to replace what is locked: the store would keep both, or neither let it be replaced nor say so before the end.
+    pub fn refuse_locked(&self, key: &str) -> Result<()> {
+        let Some(kept) = self.kept(key)? else { return Ok(()) };
+        let now = kept.now.unwrap_or_else(Timestamp::now);
+        let why = match kept.lock {
+            Some((mode, until)) if until > now => format!("is locked until {until} ({mode})"),
+            _ if kept.legal_hold => "is under a legal hold".to_owned(),
+            _ => return Ok(()),
+        };
+        Err(Error::refused(self.url(key), why, "name another key; --init replaces nothing that is locked"))
+    }
+
+    /// Refuses a lock in a bucket that has none, before anything is written.
+    pub(crate) fn check_lockable(&self) -> Result<()> {
+        let Some(lock) = &self.control.objects.lock else { return Ok(()) };
+        let answer = self.tells("", Method::GET, &[("object-lock", "")], "ask for Object Lock in")?;
+        let now = answer.date().unwrap_or_else(Timestamp::now);
+        if lock.until <= now {
+            return Err(Error::usage(
+                "--lock-until",
+                format!("{} is not in the future: the store's clock says {now}", lock.until),
+                "give a later time, or a number of days: 30d",
+            ));
+        }
+        let enabled = element(&answer.body, "ObjectLockEnabled").is_some_and(|enabled| enabled == "Enabled");
+        // Who may lock an object need not be allowed to see how the bucket is set up: then the store says it at the first upload.
+        if enabled || answer.status == 403 {
+            return Ok(());
+        }
+        // Some stores say the same of a bucket that they do not have.
+        if self.tells("", Method::HEAD, &[], "look at")?.status == 404 {
+            return Err(explained("look at", &format!("s3://{}", self.name()), &no_bucket()));
+        }
+        Err(Error::refused(
+            format!("s3://{}", self.name()),
+            "has no Object Lock, and --lock-until asks for it",
+            "make a bucket with Object Lock enabled (a store can do that only when it makes the bucket), or leave --lock-until out",
+        ))
+    }
+
+    /// What can be known after the claim was written and before the first part is: whether the store encrypts at all, and whether a
+    /// lock can be seen.
+    pub(crate) fn check_beforehand(&self, claim: &str) -> Result<()> {
+        if let Some(asked) = &self.encryption {
+            let kept = self.kept(claim)?.unwrap_or_default();
+            if kept.encryption.as_deref() != Some(asked.algorithm) {
+                return Err(self.ignores_encryption(claim, &kept));
+            }
+        }
+        if self.control.objects.lock.is_some() {
+            self.retention(claim).map_err(|error| {
+                error.noting("; the account needs s3:GetObjectRetention, so that a lock can be proved")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a completed object is kept as it was asked for. A store that ignored it must not pass for one that did it.
+    pub fn check_kept(&self, key: &str) -> Result<()> {
+        let objects = &self.control.objects;
+        if self.encryption.is_none() && objects.lock.is_none() {
+            return Ok(());
+        }
+        let kept = self.kept(key)?.unwrap_or_default();
+        if let Some(asked) = &self.encryption
+            && kept.encryption.as_deref() != Some(asked.algorithm)
+        {
+            return Err(self.ignores_encryption(key, &kept));
+        }
+        let Some(asked) = &objects.lock else { return Ok(()) };
+        let lock = if kept.lock.is_some() { kept.lock } else { self.retention(key)? };
+        let is_kept = |(mode, until): &(String, Timestamp)| {
+            mode.eq_ignore_ascii_case(&asked.mode.to_string()) && *until >= asked.until
+        };
+        if lock.as_ref().is_some_and(is_kept) {
+            return Ok(());
+        }
+        let shown = lock.map_or_else(|| "shows none".to_owned(), |(mode, until)| format!("shows {mode} until {until}"));
+        Err(Error::refused(
+            self.url(key),
+            format!("was to be locked ({}) until {}, and the store {shown}", asked.mode, asked.until),
+            "leave --lock-until out, or use a store that keeps Object Lock; the bucket's own default may be another",
+        ))
+    }
+
+    fn ignores_encryption(&self, key: &str, kept: &Kept) -> Error {
+        let asked = self.encryption.as_ref().map_or("none", |asked| asked.algorithm);
+        let shown = kept.encryption.as_deref().unwrap_or("none");
+        Error::refused(
+            self.url(key),
+            format!("was to be encrypted by the store ({asked}), and the store shows {shown}: it ignores --sse"),
+            "leave --sse out and use --encrypt-to, which needs nothing of the store",
+        )
+    }
+
+    /// The uploads under `prefix` that were begun, and neither completed nor aborted. They cost money, and nobody sees them.
+    pub fn unfinished_uploads(&self, prefix: &str) -> Result<Vec<UnfinishedUpload>> {
+        let action = "list the unfinished uploads of";
+        let mut found: Vec<UnfinishedUpload> = Vec::new();
+        let (mut from, mut pages) = (Vec::new(), 0);
+        loop {
+            let mut answer = self.page_of_uploads(prefix, &from)?;
+            // versitygw 1.8 does not take the id of an upload from which it has said itself that its listing goes on: then the
+            // rest of that key is asked for by its name.
+            if let (400, [(_, key), (_, id)]) = (answer.status, &from[..])
+                && !id.is_empty()
+            {
+                let rest = self.page_of_uploads(key, &[])?;
+                found.extend(uploads(&self.must("", rest, action)?.body).items);
+                from.truncate(1);
+                answer = self.page_of_uploads(prefix, &from)?;
+            }
+            let page = uploads(&self.must("", answer, action)?.body);
+            found.extend(page.items);
+            pages += 1;
+            match page.next {
+                Some(next) if goes_on(pages, &from, &next) => from = next,
+                Some(_) => return Err(self.endless(action)),
+                None => break,
+            }
+        }
+        found.retain(|upload| upload.key.starts_with(prefix));
+        found.sort_by(|one, other| (&one.key, &one.upload.0).cmp(&(&other.key, &other.upload.0)));
+        found.dedup();
+        Ok(found)
+    }
+
+    fn page_of_uploads(&self, prefix: &str, from: &[(&'static str, String)]) -> Result<Answer> {
+        let fixed = [("uploads", ""), ("prefix", prefix), ("encoding-type", "url")];
+        self.page("", &fixed, from, "list the unfinished uploads of")
+    }
+
+    /// The parts that the store has of an unfinished upload, by number; nothing if there is no such upload.
+    pub fn parts(&self, key: &str, upload: &Upload) -> Result<Option<Vec<UploadedPart>>> {
+        let action = "list the parts of";
+        let mut found = Vec::new();
+        let (mut from, mut pages) = (Vec::new(), 0);
+        loop {
+            let answer = self.page(key, &[("uploadId", &upload.0)], &from, action)?;
+            if answer.status == 404 && element(&answer.body, "Code").is_some_and(|code| code == "NoSuchUpload") {
+                return Ok(None);
+            }
+            let body = self.must(key, answer, action)?.body;
+            let page = parts(&body);
+            found.extend(page.items);
+            pages += 1;
+            match page.next {
+                Some(next) if goes_on(pages, &from, &next) => from = next,
+                Some(_) => return Err(self.endless(action)),
+                None => return Ok(Some(found)),
+            }
+        }
+    }
+
+    fn page(&self, key: &str, fixed: &[(&str, &str)], from: &[(&'static str, String)], action: &str) -> Result<Answer> {
+        let mut query = fixed.to_vec();
+        query.extend(from.iter().map(|(name, value)| (*name, value.as_str())));
+        self.tells(key, Method::GET, &query, action)
+    }
+
+    fn endless(&self, action: &str) -> Error {
+        Error::refused(
+            format!("s3://{}", self.name()),
+            format!("cannot {action} it: the listing does not end"),
+            "do not trust this store with a backup",
+        )
+    }
+}

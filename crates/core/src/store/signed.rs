@@ -1,0 +1,289 @@
+//! Requests that the crate has no method for, signed as it signs its own: a HEAD with all its headers, what is locked, unfinished
+//! uploads and their parts.
+//!
+//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, GetObjectLockConfiguration, ListMultipartUploads, ListParts).
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use object_store::aws::{AmazonS3, AwsAuthorizer};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody, ReqwestConnector};
+use object_store::path::Path;
+use object_store::signer::{Method, Signer};
+use object_store::{ClientOptions, Error as StoreError, HeaderMap};
+
+/// The longest answer that is read, in bytes: a page of a thousand uploads or parts is well below.
+const ANSWER_MOST: usize = 8 << 20;
+/// The most pages of a listing: a store that never ends it is not followed for ever.
+const PAGES_MOST: usize = 10_000;
+
+/// An upload that was begun, and neither completed nor aborted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedUpload {
+    /// The key of the object that it would become.
+    pub key: String,
+    /// Its id.
+    pub upload: super::Upload,
+    /// When it was begun, microseconds since 1970, by the store's clock; the store may not tell.
+    pub initiated: Option<i64>,
+}
+
+/// A part that a store has of an unfinished upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadedPart {
+    /// From 1.
+    pub number: u32,
+    /// Bytes.
+    pub size: u64,
+    /// What the completion has to name.
+    pub tag: String,
+    /// Its CRC-64/NVME, where the store tells.
+    pub crc64: Option<u64>,
+}
+
+/// What a store answers.
+pub(super) struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Answer {
+    /// A header, if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The store's own clock, when it answered.
+    pub fn date(&self) -> Option<Timestamp> {
+        jiff::fmt::rfc2822::parse(self.header("date")?).ok().map(|time| time.timestamp())
+    }
+
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// Sends them.
+#[derive(Debug)]
+pub(super) struct Signed {
+    client: HttpClient,
+    region: String,
+}
+
+impl Signed {
+    pub fn new(options: &ClientOptions, region: Option<String>) -> object_store::Result<Self> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(Self { client, region: region.unwrap_or_else(|| "us-east-1".to_owned()) })
+    }
+
+    /// One try. What went wrong on the way, and what the store may answer otherwise next time, is [`StoreError::Generic`].
+    pub async fn send(
+        &self,
+        store: &AmazonS3,
+        method: Method,
+        path: &Path,
+        query: &[(&str, &str)],
+    ) -> object_store::Result<Answer> {
+        // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so that none
+        // stands in a message.
+        let mut url = store.signed_url(Method::GET, path, Duration::from_secs(60)).await?;
+        let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let pairs = pairs.join("&");
+        url.set_query(Some(pairs.as_str()).filter(|pairs| !pairs.is_empty()));
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = url.as_str().parse().map_err(generic)?;
+        let credential = store.credentials().get_credential().await?;
+        AwsAuthorizer::new(&credential, "s3", &self.region).try_authorize(&mut request, None)?;
+        let response = self.client.execute(request).await.map_err(generic)?;
+        let (parts, body) = response.into_parts();
+        let (mut bytes, mut stream) = (Vec::new(), body.bytes_stream());
+        while let Some(more) = stream.next().await {
+            let more: Bytes = more.map_err(generic)?;
+            if bytes.len() + more.len() > ANSWER_MOST {
+                return Err(generic("the store's answer is longer than any that it should give"));
+            }
+            bytes.extend_from_slice(&more);
+        }
+        let answer = Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&bytes).into_owned(),
+        };
+        let transient = answer.status >= 500 && answer.status != 501 || answer.status == 429;
+        if transient { Err(refusal(&answer)) } else { Ok(answer) }
+    }
+}
+
+/// An answer that is no success, as an error that tells code and message.
+pub(super) fn refusal(answer: &Answer) -> StoreError {
+    let known = answer.body.contains("<Code>");
+    generic(if known { answer.body.clone() } else { format!("the store answered with status {}", answer.status) })
+}
+
+/// What stores say of a bucket that is not there.
+pub(super) fn no_bucket() -> StoreError {
+    generic("<Code>NoSuchBucket</Code>")
+}
+
+fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::Generic { store: "S3", source: source.into() }
+}
+
+/// A value in a query: everything but unreserved characters is escaped.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte as char);
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// A page of a listing, and where the next one begins.
+pub(super) struct Page<T> {
+    pub items: Vec<T>,
+    pub next: Option<Vec<(&'static str, String)>>,
+}
+
+/// A page of ListMultipartUploads that was asked for with `encoding-type=url`.
+pub(super) fn uploads(body: &str) -> Page<UnfinishedUpload> {
+    let decode = |text: String| if element(body, "EncodingType").is_some() { decoded(&text) } else { text };
+    let upload = |inside: &str| {
+        let initiated = element(inside, "Initiated").and_then(|time| time.parse::<Timestamp>().ok());
+        Some(UnfinishedUpload {
+            key: decode(element(inside, "Key")?),
+            upload: super::Upload(element(inside, "UploadId")?),
+            initiated: initiated.map(Timestamp::as_microsecond),
+        })
+    };
+    let next = || {
+        let (key, id) = (element(body, "NextKeyMarker")?, element(body, "NextUploadIdMarker").unwrap_or_default());
+        Some(vec![("key-marker", decode(key)), ("upload-id-marker", id)])
+    };
+    Page { items: elements(body, "Upload").filter_map(upload).collect(), next: more(body).then(next).flatten() }
+}
+
+/// A page of ListParts.
+pub(super) fn parts(body: &str) -> Page<UploadedPart> {
+    let part = |inside: &str| {
+        let crc64 = element(inside, "ChecksumCRC64NVME").and_then(|text| STANDARD.decode(text).ok());
+        Some(UploadedPart {
+            number: element(inside, "PartNumber")?.parse().ok().filter(|number| (1..=10_000).contains(number))?,
+            size: element(inside, "Size")?.parse().ok()?,
+            tag: element(inside, "ETag")?,
+            crc64: crc64.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes),
+        })
+    };
+    let next = || Some(vec![("part-number-marker", element(body, "NextPartNumberMarker")?)]);
+    Page { items: elements(body, "Part").filter_map(part).collect(), next: more(body).then(next).flatten() }
+}
+
+fn more(body: &str) -> bool {
+    element(body, "IsTruncated").is_some_and(|truncated| truncated == "true")
+}
+
+/// True when a listing may go on at `next` after `pages` pages, the last of which was asked for from `last` on.
+pub(super) fn goes_on<T: PartialEq>(pages: usize, last: &T, next: &T) -> bool {
+    pages < PAGES_MOST && last != next
+}
+
+/// The text of the first element of that name.
+pub(super) fn element(body: &str, name: &str) -> Option<String> {
+    elements(body, name).next().map(unescaped)
+}
+
+/// What is inside of each element of that name; none of them is inside of another.
+fn elements<'a>(body: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        let (inside, after) = rest.split_once(&open)?.1.split_once(&close)?;
+        rest = after;
+        Some(inside)
+    })
+}
+
+fn unescaped(text: &str) -> String {
+    let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&apos;", "'")];
+    let text = named.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    // Last: what it makes is not looked at again.
+    text.replace("&amp;", "&")
+}
+
+/// `%41` → `A`, `+` → a space; what is no such sequence stays.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_uploads_is_read_with_its_keys_decoded_and_its_markers() {
+        let body = "<R><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>a%2Fb+c</NextKeyMarker>\
+            <NextUploadIdMarker>u2</NextUploadIdMarker><Upload><Key>a%2Fb+c</Key><UploadId>u1</UploadId>\
+            <Initiated>2026-11-22T08:00:00.000Z</Initiated></Upload><Upload><Key>d&amp;lt;</Key><UploadId>u2</UploadId></Upload>\
+            <Upload><Key>without an id</Key></Upload></R>";
+        let page = uploads(body);
+        assert_eq!(page.items.len(), 2);
+        assert_eq!((page.items[0].key.as_str(), page.items[0].initiated), ("a/b c", Some(1_795_334_400_000_000)));
+        assert_eq!((page.items[1].key.as_str(), page.items[1].initiated), ("d&lt;", None));
+        assert_eq!(page.next.unwrap(), [("key-marker", "a/b c".to_owned()), ("upload-id-marker", "u2".to_owned())]);
+    }
+
+    #[test]
+    fn a_page_of_parts_is_read_and_numbers_out_of_bounds_are_not() {
+        let part = |number: &str| {
+            format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>&#34;e&#34;</ETag><Size>5</Size><ChecksumCRC64NVME>AAAAAAAAAAE=</ChecksumCRC64NVME></Part>"
+            )
+        };
+        let page =
+            parts(&format!("<R><IsTruncated>false</IsTruncated>{}{}{}</R>", part("1"), part("0"), part("99999")));
+        assert_eq!(page.items, [UploadedPart { number: 1, size: 5, tag: "\"e\"".into(), crc64: Some(1) }]);
+        assert!(page.next.is_none());
+    }
+
+    #[test]
+    fn what_is_no_answer_gives_nothing_and_no_panic() {
+        for body in [
+            "",
+            "<Upload>",
+            "<Upload><Key></Upload>",
+            "</Part><Part>",
+            "<IsTruncated>true</IsTruncated>",
+            "%",
+            "<Key>%e",
+        ] {
+            assert!(uploads(body).items.is_empty() && parts(body).items.is_empty(), "{body}");
+        }
+        assert_eq!(decoded("%zz%4%c3%bc%"), "%zz%4ü%");
+        assert_eq!(encoded("a/b c=ü"), "a%2Fb%20c%3D%C3%BC");
+    }
+}

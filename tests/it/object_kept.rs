@@ -1,0 +1,167 @@
+//! How stores keep families: what is asked for is sent, looked up, and refused where a store ignores it. In a module of this name, so that
+//! tests with servers are found by it.
+
+mod object_store {
+    use std::process::Command;
+
+    use fullbore_test_servers::{Call, Fault, FaultProxy, ObjectStore, StoreKind, StoreOptions};
+
+    use crate::program::{self, Ended};
+    use crate::world::World;
+
+    fn run_at(world: &World, store: &ObjectStore, endpoint: &str, line: &str) -> Ended {
+        let mut command: Command = program::command(world.folder(), line.split_whitespace());
+        command.envs(store.environment_at(endpoint));
+        program::run(command)
+    }
+
+    fn run(world: &World, store: &ObjectStore, line: &str) -> Ended {
+        run_at(world, store, store.endpoint(), line)
+    }
+
+    fn keys(store: &ObjectStore) -> Vec<String> {
+        store.objects("media").into_iter().map(|object| object.key).collect()
+    }
+
+    /// What the store says of an object, by another client.
+    fn header(store: &ObjectStore, key: &str, name: &str) -> Option<String> {
+        store.client().demand(&Call::new("HEAD", &format!("/media/{key}"))).header(name).map(str::to_owned)
+    }
+
+    fn lockable(kind: StoreKind) -> ObjectStore {
+        let store = ObjectStore::start(kind, &StoreOptions::new().versioning());
+        store.make_bucket_with_object_lock("media");
+        store
+    }
+
+    #[test]
+    fn class_and_tags_are_sent_with_the_request_that_begins_an_object_and_with_no_other() {
+        let (world, store) = (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new()));
+        store.make_bucket("media");
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+        let line = "backup sqlite:app.db --to s3://media/night/ --stripes 2 --storage-class STANDARD --tag team=pay+roll --tag a=b";
+        run_at(&world, &store, proxy.endpoint(), line).done();
+        let seen = proxy.requests();
+        let begun: Vec<_> = seen.iter().filter(|seen| seen.request.operation() == "CreateMultipartUpload").collect();
+        assert_eq!(begun.len(), 2);
+        for seen in &seen {
+            let begins = seen.request.operation() == "CreateMultipartUpload";
+            assert_eq!(seen.request.header("x-amz-tagging"), begins.then_some("team=pay%2Broll&a=b"));
+            assert_eq!(seen.request.header("x-amz-storage-class"), begins.then_some("STANDARD"));
+        }
+        let tags =
+            store.client().demand(&Call::new("GET", &format!("/media/{}", keys(&store)[0])).query("tagging", ""));
+        assert!(tags.text().contains("pay+roll"), "{}", tags.text());
+    }
+
+    #[test]
+    fn every_family_is_locked_and_its_claim_is_not() {
+        for kind in [StoreKind::Versitygw, StoreKind::Minio] {
+            let (world, store) = (World::with_database(), lockable(kind));
+            let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+            let line = "backup sqlite:app.db --to s3://media/night/ --stripes 2 --lock-until 30d";
+            run_at(&world, &store, proxy.endpoint(), line).done();
+            let made = keys(&store);
+            assert_eq!(made.len(), 2, "{made:?}");
+            for key in &made {
+                let until = store.client().demand(&Call::new("GET", &format!("/media/{key}")).query("retention", ""));
+                assert_eq!(until.element("Mode").as_deref(), Some("GOVERNANCE"), "{kind:?}");
+            }
+            for seen in proxy.requests() {
+                let begins = seen.request.operation() == "CreateMultipartUpload";
+                assert_eq!(seen.request.header("x-amz-object-lock-mode"), begins.then_some("GOVERNANCE"));
+            }
+            run(&world, &store, "verify --from s3://media/night/").done();
+        }
+    }
+
+    #[test]
+    fn init_over_what_is_locked_is_refused_with_its_date_before_anything_is_written() {
+        for kind in [StoreKind::Versitygw, StoreKind::Minio] {
+            let (world, store) = (World::with_database(), lockable(kind));
+            let line = "backup sqlite:app.db --to s3://media/app.bore";
+            run(&world, &store, &format!("{line} --lock-until 2099-01-02T03:04:05Z --lock-mode governance")).done();
+            let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+            let ended = run_at(&world, &store, proxy.endpoint(), &format!("{line} --init"));
+            ended.refused(1, "s3://media/app.bore", "locked until 2099-01-02T03:04:05Z");
+            let writes = proxy
+                .requests()
+                .iter()
+                .filter(|seen| seen.request.method != "GET" && seen.request.method != "HEAD")
+                .count();
+            assert_eq!(writes, 0, "{:?}", proxy.counts());
+        }
+    }
+
+    #[test]
+    fn a_bucket_without_object_lock_is_one_clear_error_and_nothing_is_left() {
+        for kind in [StoreKind::Versitygw, StoreKind::Minio] {
+            let (world, store) = (World::with_database(), ObjectStore::start(kind, &StoreOptions::new().versioning()));
+            store.make_bucket("media");
+            let ended = run(&world, &store, "backup sqlite:app.db --to s3://media/night/ --stripes 2 --lock-until 1d");
+            ended.refused(1, "s3://media", "has no Object Lock");
+            assert_eq!((keys(&store), store.uploads("media")), (Vec::new(), Vec::new()));
+            run(&world, &store, "backup sqlite:app.db --to s3://nowhere/a --lock-until 1d").refused(
+                1,
+                "s3://nowhere",
+                "no such bucket",
+            );
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_over_already_by_the_stores_clock_is_refused() {
+        let (world, store) = (World::with_database(), lockable(StoreKind::Versitygw));
+        let line = "backup sqlite:app.db --to s3://media/a.bore --lock-until 2020-01-01T00:00:00Z";
+        run(&world, &store, line).refused(2, "--lock-until", "not in the future");
+        assert!(keys(&store).is_empty());
+    }
+
+    #[test]
+    fn a_store_that_ignores_encryption_is_found_out_before_the_first_part() {
+        let (world, store) = (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new()));
+        store.make_bucket("media");
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+        let ended =
+            run_at(&world, &store, proxy.endpoint(), "backup sqlite:app.db --to s3://media/app.bore --sse AES256");
+        ended.refused(1, "s3://media/app.bore", "it ignores --sse");
+        assert_eq!(proxy.counts().get("UploadPart"), None, "{:?}", proxy.counts());
+        let begun =
+            proxy.requests().into_iter().find(|seen| seen.request.operation() == "CreateMultipartUpload").unwrap();
+        assert_eq!(begun.request.header("x-amz-server-side-encryption"), Some("AES256"));
+        assert_eq!((keys(&store), store.uploads("media")), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_store_that_encrypts_is_believed_once_it_has_said_so() {
+        let (world, store) = (World::with_database(), ObjectStore::start(StoreKind::Minio, &StoreOptions::new()));
+        store.make_bucket("media");
+        for (sse, shown) in [("AES256", "AES256"), ("aws:kms:fullbore-tests", "aws:kms")] {
+            let key = format!("{}.bore", shown.replace(':', "-"));
+            run(&world, &store, &format!("backup sqlite:app.db --to s3://media/{key} --sse {sse}")).done();
+            assert_eq!(header(&store, &key, "x-amz-server-side-encryption").as_deref(), Some(shown));
+            run(&world, &store, &format!("verify --from s3://media/{key}")).done();
+        }
+        let unknown = run(&world, &store, "backup sqlite:app.db --to s3://media/c.bore --sse aws:kms:nobody");
+        unknown.refused(1, "s3://media/c.bore", "cannot begin to write it");
+        assert_eq!((keys(&store).len(), store.uploads("media")), (2, Vec::new()));
+    }
+
+    #[test]
+    fn what_only_a_store_can_do_is_refused_for_files_and_what_says_nothing_is_refused_by_its_name() {
+        let world = World::with_database();
+        for (line, thing, why) in [
+            ("--to a/ --lock-until 30d", "--lock-until", "only an object store"),
+            ("--to s3://media/ --to a/ --sse AES256", "--sse", "only an object store"),
+            ("--to s3://media/ --sse SSE-C", "--sse", "--encrypt-to"),
+            ("--to s3://media/ --storage-class DEEP_ARCHIVE", "--storage-class", "GLACIER_IR"),
+            ("--to s3://media/ --tag team", "--tag", "key=value"),
+            ("--to s3://media/ --lock-mode compliance", "--lock-mode", "--lock-until"),
+            ("--to s3://media/ --lock-until soon", "--lock-until", "14d"),
+            ("--to s3://media/ --max-parts 7", "--max-parts", "between 100 and 10000"),
+        ] {
+            program::run(program::command(world.folder(), format!("backup sqlite:app.db {line}").split_whitespace()))
+                .refused(2, thing, why);
+        }
+    }
+}
