@@ -22,6 +22,7 @@ pub mod plan;
 pub mod pool;
 pub mod sink;
 pub mod source;
+#[cfg_attr(not(feature = "s3"), path = "store/absent.rs")]
 pub mod store;
 pub mod supply;
 pub mod threads;

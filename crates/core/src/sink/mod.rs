@@ -4,6 +4,7 @@ mod commit;
 mod file;
 mod leftover;
 mod null;
+#[cfg(feature = "s3")]
 mod object;
 mod pipe;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
+#[cfg(feature = "s3")]
 pub use object::{CLAIM, Claim, OBJECT_MOST, ObjectSink};
 pub use pipe::PipeSink;
 
@@ -150,6 +152,9 @@ impl Options {
 pub fn open(device: &Device, options: Options) -> Result<Box<dyn Sink>> {
     match device.place() {
         Place::File(path) => Ok(Box::new(FileSink::create(&device.to_string(), path, options)?)),
+        #[cfg(not(feature = "s3"))]
+        Place::Object { .. } => Err(options.stores.refuse(&device.to_string())),
+        #[cfg(feature = "s3")]
         Place::Object { bucket, key } => Ok(Box::new(ObjectSink::create(&device.to_string(), bucket, key, &options)?)),
         Place::Null => Ok(Box::new(NullSink::new())),
         Place::Pipe => Ok(Box::new(PipeSink::stdout()?)),

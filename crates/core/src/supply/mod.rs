@@ -2,6 +2,7 @@
 //! and a line in [`open`].
 
 mod file;
+#[cfg(feature = "s3")]
 mod object;
 mod pipe;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::sink::DeviceAccount;
 use crate::store::Stores;
 
 pub use file::FileSupply;
+#[cfg(feature = "s3")]
 pub use object::ObjectSupply;
 pub use pipe::PipeSupply;
 
@@ -55,6 +57,9 @@ pub fn open(
     let shown = device.to_string();
     match device.place() {
         Place::File(path) => Ok(Box::new(FileSupply::open(&shown, path, pool, queue_depth, mode)?)),
+        #[cfg(not(feature = "s3"))]
+        Place::Object { .. } => Err(stores.refuse(&shown)),
+        #[cfg(feature = "s3")]
         Place::Object { bucket, key } => {
             Ok(Box::new(ObjectSupply::open(&shown, bucket, key, pool, queue_depth, stores)?))
         }
