@@ -96,3 +96,204 @@ fn a_differential_is_later_than_its_full_whatever_the_clock_said_and_the_clock_i
 fn nothing_at_all_is_an_error_that_says_so() {
     assert!(choose(&[], &Choice::default()).unwrap_err().to_string().contains("no backup set"));
 }
+
+/// Log sets: what follows what.
+mod logs {
+    use proptest::prelude::*;
+
+    use super::super::log::{FrameSpan, LogPoint};
+    use super::*;
+
+    /// A place that is where it is for its number alone.
+    fn place(number: i64) -> LogPoint {
+        LogPoint { log: 7, frame: number as u32 * 10, checksum: Some(number as u64) }
+    }
+
+    /// A full that ends at a place, seen at that time.
+    fn full_at(id: u128, number: i64) -> FoundSet {
+        let reach = Reach {
+            first: None,
+            last: Some(place(number)),
+            from: number,
+            at: number,
+            until: number,
+            spans: Vec::new(),
+        };
+        FoundSet { reach: Some(reach), ..full(id, number) }
+    }
+
+    fn differential_at(id: u128, of: u128, number: i64) -> FoundSet {
+        FoundSet { kind: SetKind::Differential, base: Some(Uuid::from_u128(of << 96)), ..full_at(id, number) }
+    }
+
+    /// A log set from one place to another, both seen at that time.
+    fn log(id: u128, base: u128, from: i64, to: i64) -> FoundSet {
+        let spans = vec![FrameSpan { log: 7, first: place(from).frame + 1, last: place(to).frame }];
+        let reach = Reach { first: Some(place(from)), last: Some(place(to)), from, at: to, until: to, spans };
+        FoundSet { reach: Some(reach), ..set(id, SetKind::Log, Some(base), to) }
+    }
+
+    fn stop(at: i64) -> Choice {
+        Choice { stop_at: Some(at), ..Choice::default() }
+    }
+
+    fn text(found: &[FoundSet], choice: &Choice) -> String {
+        choose(found, choice).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_log_sets_behind_a_full_are_taken_in_order() {
+        let found = [log(3, 2, 20, 30), full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 2, 0, 3]);
+        assert_eq!(choose(&found, &stop(25)).unwrap().sets, [1, 2, 0]);
+        assert_eq!(choose(&found, &stop(20)).unwrap().sets, [1, 2]);
+        assert_eq!(choose(&found, &stop(10)).unwrap().sets, [1]);
+        let named = Choice { set: Some("00000003".into()), ..Choice::default() };
+        assert_eq!(choose(&found, &named).unwrap().sets, [1, 2, 0]);
+    }
+
+    #[test]
+    fn a_time_before_the_first_or_behind_the_last_position_is_refused_with_the_range() {
+        let found = [full_at(1, 1_000_000), log(2, 1, 1_000_000, 3_000_000)];
+        for (at, word) in [(999_999, "is before"), (3_000_001, "is behind")] {
+            let text = text(&found, &stop(at));
+            assert!(text.contains(word), "{text}");
+            assert!(text.contains("1970-01-01T00:00:01Z") && text.contains("1970-01-01T00:00:03Z"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_refused_by_naming_what_is_missing() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40), log(5, 4, 40, 50)];
+        let missing = Uuid::from_u128(3 << 96).to_string();
+        for choice in [Choice::default(), stop(45), Choice { set: Some("00000005".into()), ..Choice::default() }] {
+            let text = text(&found, &choice);
+            assert!(text.contains(&missing) && text.contains("is not there"), "{text}");
+        }
+        assert_eq!(choose(&found, &stop(20)).unwrap().sets, [0, 1], "before the gap all is well");
+        let mut broken = found.to_vec();
+        broken.push(FoundSet { incomplete: Some("family 2 of 2 missing".into()), ..log(3, 2, 20, 30) });
+        assert!(text(&broken, &Choice::default()).contains("family 2 of 2 missing"));
+    }
+
+    #[test]
+    fn sets_that_say_they_join_and_do_not_are_refused() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 21, 30)];
+        assert!(text(&found, &Choice::default()).contains("begins elsewhere"));
+    }
+
+    #[test]
+    fn a_full_or_a_differential_within_the_log_sets_shortens_the_way() {
+        let found = [full_at(1, 10), log(2, 1, 10, 30), log(3, 2, 30, 50), differential_at(4, 1, 40), full_at(5, 20)];
+        let latest = Choice { latest: true, ..Choice::default() };
+        assert_eq!(choose(&found[..4], &Choice::default()).unwrap().sets, [0, 3, 2]);
+        assert_eq!(choose(&found, &latest).unwrap().sets, [4, 1, 2]);
+        assert_eq!(choose(&found, &stop(45)).unwrap().sets, [0, 3, 2]);
+        assert_eq!(choose(&found, &stop(35)).unwrap().sets, [4, 1, 2]);
+        assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
+    fn a_differential_behind_all_log_sets_is_the_newest_point() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), differential_at(3, 1, 40)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 2]);
+        assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
+    fn of_two_ways_that_go_on_from_one_set_the_farther_is_taken() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 20, 30), log(4, 2, 20, 25), log(5, 4, 25, 60)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn log_sets_that_do_not_tell_where_they_belong_are_refused() {
+        let found = [full_at(1, 10), FoundSet { reach: None, ..log(2, 1, 10, 20) }];
+        assert!(text(&found, &Choice::default()).contains("--key"));
+    }
+
+    #[test]
+    fn sets_that_follow_each_other_in_a_circle_end() {
+        let found = [full_at(1, 10), log(2, 3, 10, 10), log(3, 2, 10, 10)];
+        let _ = choose(&found, &Choice::default());
+        let _ = choose(&found, &Choice { set: Some("00000003".into()), ..Choice::default() });
+    }
+
+    /// Fulls, differentials and log sets of one line of commits 0…`end`: log sets without a gap, some of them gone.
+    fn world() -> impl Strategy<Value = (Vec<FoundSet>, i64)> {
+        let parts = proptest::collection::vec(1..5_i64, 1..8);
+        let others = proptest::collection::vec((0..40_i64, any::<bool>()), 0..5);
+        (parts, others, proptest::collection::vec(any::<bool>(), 8), 0..45_i64).prop_map(
+            |(parts, others, gone, stop)| {
+                let mut found = vec![full_at(1, 0)];
+                let (mut at, mut id) = (0, 1);
+                for (length, gone) in parts.iter().zip(gone) {
+                    let next = log(id + 1, id, at, at + length);
+                    (at, id) = (at + length, id + 1);
+                    // Most are there.
+                    if !gone || id % 3 != 0 {
+                        found.push(next);
+                    }
+                }
+                for (number, is_full) in others {
+                    id += 1;
+                    let number = number.min(at);
+                    found.push(if is_full { full_at(id + 100, number) } else { differential_at(id + 100, 1, number) });
+                }
+                (found, stop)
+            },
+        )
+    }
+
+    /// What a sequence restores to: every set goes on from where the one before it ended, or holds that place.
+    fn walk(found: &[FoundSet], sets: &[usize]) -> (i64, i64) {
+        let reach = |at: usize| found[at].reach.as_ref().unwrap();
+        let mut rest = sets.iter().copied();
+        let first = rest.next().unwrap();
+        assert_eq!(found[first].kind, SetKind::Full);
+        let mut place = reach(first).at;
+        let mut covered = place;
+        for at in rest {
+            match found[at].kind {
+                SetKind::Differential => assert_eq!(found[at].base, Some(found[first].backup_set_id)),
+                SetKind::Log => assert!(reach(at).from <= place && place < reach(at).at, "a gap or a set for nothing"),
+                SetKind::Full => panic!("two fulls"),
+            }
+            (place, covered) = (reach(at).at, covered.max(reach(at).until));
+        }
+        (place, covered)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_chosen_has_no_gap_and_reaches_what_was_asked_for((found, stop_at) in world()) {
+            let reach = |set: &FoundSet| set.reach.clone().unwrap();
+            // By brute force: a time is reached when a full at or before it leads there through log sets that are all there.
+            let reached = |time: i64| found.iter().filter(|set| set.kind != SetKind::Log && reach(set).at <= time).any(|base| {
+                let mut at = reach(base).at;
+                while at < time {
+                    let on = found.iter().filter(|set| set.kind == SetKind::Log).map(reach).find(|log| log.from <= at && at < log.at);
+                    match on {
+                        Some(log) => at = log.at,
+                        None => return false,
+                    }
+                }
+                true
+            });
+            match choose(&found, &stop(stop_at)) {
+                Ok(sequence) => {
+                    let (_, covered) = walk(&found, &sequence.sets);
+                    prop_assert!(covered >= stop_at && reached(stop_at));
+                    prop_assert!(reach(&found[sequence.sets[0]]).at <= stop_at);
+                }
+                Err(error) => prop_assert!(!reached(stop_at), "{} {:?}", error, found),
+            }
+            if let Ok(sequence) = choose(&found, &Choice { latest: true, ..Choice::default() }) {
+                walk(&found, &sequence.sets);
+                let end = reach(&found[*sequence.sets.last().unwrap()]).until;
+                let later = found.iter().any(|set| set.kind == SetKind::Log && reach(set).until > end);
+                prop_assert!(!later, "a later commit was left out in silence");
+            }
+        }
+    }
+}

@@ -28,6 +28,9 @@ pub struct Follow {
     /// first, into --to].
     #[arg(long, value_name = "DEVICE")]
     pub base: Vec<String>,
+    /// Take a full first, instead of ending, where the log continues none of these sets.
+    #[arg(long)]
+    pub full_if_needed: bool,
     /// Where the sets go: a directory ending in /, or a prefix in a store. Repeatable.
     #[arg(long, value_name = "DEVICE", required = true)]
     pub to: Vec<String>,
@@ -80,6 +83,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     let LogVerb::Follow(args) = &args.verb;
     let following = Following {
         backup: request(args, config)?,
+        full_if_needed: args.full_if_needed,
         interval: duration("--interval", &args.interval)?,
         lasting: args.lasting.as_deref().map(|text| duration("--for", text)).transpose()?,
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,

@@ -237,6 +237,7 @@ fn plan(report: &Report, out: &mut Vec<String>) {
 pub fn event(event: &Event) {
     match event {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
+        Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
         Event::Shipped(id, at, frames, bytes) => {
             message(&format!("log {id} up to {at}: {frames} frames, {}", show_bytes(*bytes)))
@@ -386,6 +387,9 @@ pub fn headers(sets: &[SetSummary]) {
             line(&format!("  base        {base}"));
         }
         line(&format!("  started     {}", set.started_at));
+        if let Some(span) = log_span(set) {
+            line(&format!("  commits     {span}"));
+        }
         line(&format!(
             "  engine      {}, {}",
             value(&set.engine),
@@ -430,6 +434,11 @@ pub fn labels(sets: &[SetSummary]) {
     }
 }
 
+/// When the commits in a log set were seen.
+fn log_span(set: &SetSummary) -> Option<String> {
+    Some(format!("after {} to {}", set.log_from.as_deref()?, set.log_at.as_deref()?))
+}
+
 /// What a folder holds.
 pub fn list(sets: &[SetSummary]) {
     let mut table = Table::new();
@@ -455,6 +464,9 @@ pub fn list(sets: &[SetSummary]) {
         if let Some(base) = &set.base_backup_set_id {
             let on = if set.kind == "log" { "  continues" } else { "  based on full" };
             table.add_row([on.to_owned(), base.clone()]);
+        }
+        if let Some(span) = log_span(set) {
+            table.add_row(["  commits".to_owned(), span]);
         }
     }
     line(&table.to_string());

@@ -68,6 +68,12 @@ pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
     found.map_err(about_base)
 }
 
+/// What is worth knowing where the log continues another than the likeliest: what lies between is in no log set.
+pub fn passed_over(tips: &[Tip], taken: usize) -> Option<String> {
+    let likeliest = tips.first().filter(|_| taken > 0)?;
+    Some(format!("the log does not continue {}: it goes on from {}", likeliest.title, tips[taken].title))
+}
+
 fn none(why: String) -> Error {
     Error::incomplete("--base", why, "take a full first, and name its families")
 }

@@ -28,6 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct Following {
     /// Source, devices, codec, keys; its `base` may be empty: then a full is taken first.
     pub backup: backup::Request,
+    /// `--full-if-needed`: where the log continues no base, a full is taken first.
+    pub full_if_needed: bool,
     /// `--interval`: at most one set in so long.
     pub interval: Duration,
     /// `--for`: ends by itself after so long.
@@ -41,6 +43,8 @@ pub struct Following {
 pub enum Event {
     /// A full was taken, because there was no base.
     Full(String),
+    /// The log continues no base, and why; a full is taken.
+    Apart(String),
     /// Where it goes on.
     Joined(String),
     /// A set is durable: its id, the time of its last commit, frames, and bytes on media.
@@ -141,12 +145,23 @@ impl Run<'_> {
         if self.backup.base.is_empty() {
             return self.take_full(identity);
         }
+        match self.join() {
+            Err(error @ (Error::Refused { .. } | Error::Incomplete { .. })) if self.request.full_if_needed => {
+                (self.told)(Event::Apart(media::one_line(&error)));
+                self.take_full(identity)
+            }
+            joined => joined,
+        }
+    }
+
+    fn join(&mut self) -> Result<()> {
         let tips = base::tips(&self.backup, &self.conduct.stores).map_err(|error| self.conduct.why_halted(error))?;
         let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
-        let tip = &tips[self.follower.join(&ends)?];
-        refuse_clear(&self.backup, tip)?;
-        self.base = tip.id;
-        (self.told)(Event::Joined(tip.title.clone()));
+        let at = self.follower.join(&ends)?;
+        refuse_clear(&self.backup, &tips[at])?;
+        self.base = tips[at].id;
+        self.report.notes.extend(base::passed_over(&tips, at));
+        (self.told)(Event::Joined(tips[at].title.clone()));
         Ok(())
     }
 

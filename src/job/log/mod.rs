@@ -35,6 +35,7 @@ pub fn once(request: &backup::Request, options: &Options, conduct: &Conduct, rep
         return Ok(());
     };
     refuse_clear(request, tip)?;
+    report.notes.extend(base::passed_over(&tips, at));
     backup::write(request, Predecessor::Set(tip.id), &session, conduct, &halt, report)
 }
 

@@ -19,21 +19,34 @@ impl Heap {
     /// # Errors
     /// No memory for it.
     pub fn learn_reaches(&mut self, key: Option<&SecretKey>, always: bool) -> Result<()> {
-        if !always && !self.sets.iter().any(|found| found.set.kind == SetKind::Log) {
-            return Ok(());
+        if always || self.sets.iter().any(|found| found.set.kind == SetKind::Log) {
+            self.learn(key, |_| true)?;
         }
+        Ok(())
+    }
+
+    /// The same of log sets alone, for a list.
+    ///
+    /// # Errors
+    /// As [`learn_reaches`](Self::learn_reaches).
+    pub fn learn_times(&mut self) -> Result<()> {
+        self.learn(None, |kind| kind == SetKind::Log)
+    }
+
+    fn learn(&mut self, key: Option<&SecretKey>, which: impl Fn(SetKind) -> bool) -> Result<()> {
         let nothing = Pool::new(0, 4096)?;
         for at in 0..self.sets.len() {
             let found = &self.sets[at];
-            if found.set.incomplete.is_some() || found.header.engine != "sqlite" || found.set.reach.is_some() {
+            let set = &found.set;
+            if set.incomplete.is_some() || found.header.engine != "sqlite" || set.reach.is_some() || !which(set.kind) {
                 continue;
             }
             let Ok(opened) = open_set(found, &nothing, 1, key) else { continue };
             let Some(manifest) = opened.manifest() else { continue };
             let set = &mut self.sets[at].set;
             set.reach = reach(manifest);
-            set.database =
-                set.database.take().or_else(|| Some(manifest.database.clone()).filter(|name| !name.is_empty()));
+            let name = || Some(manifest.database.clone()).filter(|name| !name.is_empty());
+            set.database = set.database.take().or_else(name);
         }
         Ok(())
     }

@@ -185,3 +185,123 @@ fn read_whole(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> 
     }
     Ok(true)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use super::super::super::log::checksum;
+    use super::*;
+
+    const PAGE: usize = 512;
+    const SALTS: [u8; 8] = *b"saltsalt";
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    /// Frames of pages with their first byte, each a commit of so many pages, seen at 100, 200, …; records and frames.
+    fn set(frames: &[(u32, u8, u32)]) -> (Vec<u8>, Vec<u8>) {
+        let (mut groups, mut bytes, mut sums) = (Vec::new(), Vec::new(), (11, 12));
+        for (&(page, content, pages), number) in frames.iter().zip(6..) {
+            let before = sums;
+            let start = [page.to_be_bytes(), pages.to_be_bytes()].concat();
+            sums = checksum(false, checksum(false, sums, &start), &[content; PAGE]);
+            bytes.extend([&start[..], &SALTS, &sums.0.to_be_bytes(), &sums.1.to_be_bytes(), &[content; PAGE]].concat());
+            let time = i64::from(number - 5) * 100;
+            let group = Group {
+                time,
+                salts: SALTS,
+                first_frame: number,
+                last_frame: number,
+                pages,
+                big_endian: false,
+                before,
+                after: sums,
+            };
+            groups.extend(group.encode());
+        }
+        (groups, bytes)
+    }
+
+    fn end(frame: u32, sums: (u32, u32), pages: u32) -> End {
+        let log = Some(LogPosition::new(SALTS, frame, Some(sums), 0));
+        End { page_size: PAGE as u32, pages, change_counter: None, log, file: None, at: show_time(0) }
+    }
+
+    fn apply(groups: &[u8], frames: &[u8], base: &End, stop: Option<i64>) -> (Result<Applied>, Vec<u8>) {
+        let database = file(&[b'0'; 2 * PAGE]);
+        let (groups, frames, first) = (file(groups), file(frames), end(5, (11, 12), 2));
+        let unpacked =
+            Unpacked { name: "log", groups: &groups, frames: &frames, first: &first, database: &database, base };
+        let applied = unpacked.apply(stop);
+        let mut bytes = vec![0; database.metadata().unwrap().len() as usize];
+        database.read_exact_at(&mut bytes, 0).unwrap();
+        (applied, bytes.chunks(PAGE).map(|page| page[0]).collect())
+    }
+
+    const FRAMES: [(u32, u8, u32); 4] = [(1, b'a', 2), (3, b'b', 3), (2, b'c', 3), (1, b'd', 1)];
+
+    #[test]
+    fn pages_are_those_of_the_last_commit_before_the_stop() {
+        let (groups, frames) = set(&FRAMES);
+        for (stop, pages) in
+            [(Some(99), "00"), (Some(100), "a0"), (Some(250), "a0b"), (Some(300), "acb"), (Some(400), "d"), (None, "d")]
+        {
+            let (applied, bytes) = apply(&groups, &frames, &end(5, (11, 12), 2), stop);
+            assert_eq!(String::from_utf8(bytes).unwrap(), pages, "{stop:?}");
+            assert_eq!(applied.unwrap().stopped, stop.is_some_and(|stop| stop < 400));
+        }
+    }
+
+    #[test]
+    fn a_base_within_the_set_passes_over_what_it_holds_and_one_elsewhere_is_refused() {
+        let (groups, frames) = set(&FRAMES);
+        let within = Group::decode(&groups[GROUP_SIZE..]).unwrap();
+        let (applied, bytes) = apply(&groups, &frames, &end(7, within.after, 3), Some(300));
+        assert_eq!((applied.unwrap().frames, &bytes[..]), (1, &b"0c\0"[..]));
+        for base in [end(4, (11, 12), 2), end(5, (11, 13), 2), end(7, (1, 1), 3), end(99, (1, 1), 2)] {
+            assert!(apply(&groups, &frames, &base, None).0.is_err(), "{base:?}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_frames_or_groups_is_noticed() {
+        let (groups, frames) = set(&FRAMES[..2]);
+        for bit in 0..frames.len() * 8 {
+            let mut flipped = frames.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(apply(&groups, &flipped, &end(5, (11, 12), 2), None).0.is_err(), "bit {bit} of the frames");
+        }
+        // All but the times, which stand nowhere else.
+        for bit in (64..groups.len() * 8).filter(|bit| bit / 8 % GROUP_SIZE >= 8) {
+            let mut flipped = groups.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(apply(&flipped, &frames, &end(5, (11, 12), 2), None).0.is_err(), "bit {bit} of the groups");
+        }
+    }
+
+    #[test]
+    fn frames_that_are_missing_are_noticed() {
+        let (groups, frames) = set(&FRAMES);
+        assert!(apply(&groups, &frames[..frames.len() - 1], &end(5, (11, 12), 2), None).0.is_err());
+        assert!(apply(&groups, &frames[..frames.len() - PAGE - 24], &end(5, (11, 12), 2), None).0.is_err());
+        assert!(apply(&groups[..groups.len() - 1], &frames, &end(5, (11, 12), 2), None).0.is_err());
+        assert!(apply(&groups[GROUP_SIZE..], &frames, &end(5, (11, 12), 2), None).0.is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(tail in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0..100_usize) {
+            let (mut groups, frames) = set(&FRAMES);
+            groups.truncate(cut);
+            groups.extend(&tail);
+            let _ = apply(&groups, &frames, &end(5, (11, 12), 2), None);
+            let _ = apply(&tail, &tail, &end(5, (11, 12), 2), Some(150));
+        }
+    }
+}
