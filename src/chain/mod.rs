@@ -1,10 +1,17 @@
 //! Chains: backup sets in, restore sequence out. Pure: no I/O.
 
+pub mod log;
+pub mod moment;
+pub mod retention;
+#[cfg(test)]
+mod tests;
+
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-pub mod retention;
+pub use log::Reach;
+use log::{Logs, Path};
 
 /// What is known of a backup set that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +22,7 @@ pub struct FoundSet {
     pub media_set_id: Uuid,
     /// What it contains.
     pub kind: SetKind,
-    /// The full of a differential.
+    /// The full of a differential, the predecessor of a log set.
     pub base: Option<Uuid>,
     /// Microseconds since 1970.
     pub started_at: i64,
@@ -27,6 +34,8 @@ pub struct FoundSet {
     pub database: Option<String>,
     /// Names of its families without what working names add.
     pub names: Vec<String>,
+    /// Where it begins and ends, once its manifest was asked.
+    pub reach: Option<Reach>,
 }
 
 impl FoundSet {
@@ -43,12 +52,14 @@ pub struct Choice {
     pub set: Option<String>,
     /// `--latest`.
     pub latest: bool,
+    /// `--stop-at`, in microseconds since 1970.
+    pub stop_at: Option<i64>,
 }
 
 /// The sets to restore, in order, as places in the list that was given, and what the user should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
-    /// A full, then perhaps its differential.
+    /// A full, then perhaps its differential, then log sets.
     pub sets: Vec<usize>,
     /// Sets that were not used although they are newer, and why.
     pub warnings: Vec<String>,
@@ -61,10 +72,18 @@ pub struct Sequence {
 /// # Errors
 /// No usable set, more than one chain and no choice between them, or a differential without its full.
 pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    if log::concerns(found, choice) {
+        return choose_among_logs(found, choice);
+    }
     let end = match &choice.set {
         Some(prefix) => named(found, prefix)?,
         None => newest(found, choice.latest)?,
     };
+    sequence_to(found, choice, end)
+}
+
+/// A full or a differential, and what the user should know of others.
+fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequence> {
     if let Some(why) = &found[end].incomplete {
         return Err(Error::incomplete(title(&found[end]), why, "use another set: `fullbore list` shows what is there"));
     }
@@ -81,7 +100,7 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
                 .push(format!("{} is based on a full of `{base_of}`: its database may have moved", title(&found[end])));
         }
     }
-    for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none()) {
+    for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none() && choice.stop_at.is_none()) {
         match &newer.incomplete {
             // What a running or killed backup has begun was never a backup.
             Some(_) if newer.interrupted => notes.push(format!("{} is newer, but not finished", title(newer))),
@@ -90,6 +109,41 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
         }
     }
     Ok(Sequence { sets, warnings, notes })
+}
+
+/// As [`choose`], where there are log sets, or a time to stop at.
+fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    let logs = Logs::new(found)?;
+    let with = |path: Path| -> Result<Sequence> {
+        let base = path.sets.iter().rposition(|&at| found[at].kind != SetKind::Log).unwrap_or(0);
+        let mut sequence = sequence_to(found, choice, path.sets[base])?;
+        sequence.sets = path.sets;
+        Ok(sequence)
+    };
+    if let Some(prefix) = &choice.set {
+        let end = named(found, prefix)?;
+        return match (found[end].kind, &found[end].incomplete) {
+            (SetKind::Log, None) => with(logs.to(end, &log::bases(found))?),
+            _ => sequence_to(found, choice, end),
+        };
+    }
+    if let Some(stop) = choice.stop_at {
+        let newest = newest(found, true)?;
+        let of_it = |base: &&(usize, Option<usize>)| found[base.0].database == found[newest].database;
+        let bases: Vec<_> = log::bases(found).iter().filter(of_it).copied().collect();
+        return with(logs.up_to(&bases, stop)?);
+    }
+    let newest = newest(found, choice.latest)?;
+    let full = if found[newest].kind == SetKind::Full { newest } else { base_of(found, newest)? };
+    let of_it = log::bases(found).into_iter().filter(|base| base.0 == full);
+    let paths = of_it.map(|(full, differential)| logs.path(full, differential));
+    // The farthest; of those that come as far the one with the fewest log sets.
+    let best = paths.max_by_key(|path| (path.until, std::cmp::Reverse(path.sets.len())));
+    let Some(best) = best else { return sequence_to(found, choice, newest) };
+    match logs.gap(&best) {
+        Some(gap) => Err(gap),
+        None => with(best),
+    }
 }
 
 /// What a set is called in messages.
@@ -245,104 +299,4 @@ fn list(found: &[FoundSet]) -> String {
             )
         })
         .collect()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
-        FoundSet {
-            backup_set_id: Uuid::from_u128(id << 96),
-            media_set_id: Uuid::from_u128((id + 100) << 96),
-            kind,
-            base: base.map(|id| Uuid::from_u128(id << 96)),
-            started_at: at,
-            incomplete: None,
-            interrupted: false,
-            database: Some("/data/app.db".into()),
-            names: vec![format!("{id}.bore")],
-        }
-    }
-
-    fn full(id: u128, at: i64) -> FoundSet {
-        set(id, SetKind::Full, None, at)
-    }
-
-    #[test]
-    fn within_one_chain_the_newest_point_is_meant() {
-        let found =
-            [set(3, SetKind::Differential, Some(1), 30), full(1, 10), set(2, SetKind::Differential, Some(1), 20)];
-        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 0]);
-    }
-
-    #[test]
-    fn two_chains_are_refused_with_the_list_unless_one_is_chosen() {
-        let found = [full(1, 10), full(2, 20)];
-        let text = choose(&found, &Choice::default()).unwrap_err().to_string();
-        assert!(text.contains("more than one chain") && text.contains("--latest"), "{text}");
-        assert_eq!(choose(&found, &Choice { latest: true, set: None }).unwrap().sets, [1]);
-        assert_eq!(choose(&found, &Choice { latest: false, set: Some("00000001".into()) }).unwrap().sets, [0]);
-        assert!(choose(&found, &Choice { latest: false, set: Some("0000".into()) }).is_err());
-        assert!(choose(&found, &Choice { latest: false, set: Some("9".into()) }).is_err());
-    }
-
-    #[test]
-    fn a_differential_without_its_full_is_refused() {
-        let found = [full(1, 10), set(2, SetKind::Differential, Some(9), 20)];
-        let choice = Choice { set: Some("00000002".into()), latest: false };
-        assert!(choose(&found, &choice).unwrap_err().to_string().contains("is not there"));
-        assert!(choose(&found[1..], &Choice::default()).unwrap_err().to_string().contains("is not there"));
-    }
-
-    #[test]
-    fn an_incomplete_newer_set_is_named_never_skipped_in_silence() {
-        let broken =
-            FoundSet { incomplete: Some("family 2 of 4 missing".into()), ..set(2, SetKind::Differential, Some(1), 20) };
-        let sequence = choose(&[full(1, 10), broken], &Choice::default()).unwrap();
-        assert_eq!(sequence.sets, [0]);
-        assert!(sequence.warnings[0].contains("family 2 of 4 missing"));
-    }
-
-    #[test]
-    fn of_an_interrupted_replacement_the_new_set_is_meant() {
-        let old = FoundSet { interrupted: true, names: vec!["app.bore".into()], ..full(1, 10) };
-        let new = FoundSet { names: vec!["app.bore".into()], ..full(2, 20) };
-        assert_eq!(choose(&[old.clone(), new], &Choice::default()).unwrap().sets, [1]);
-        assert!(choose(&[old, full(2, 20)], &Choice::default()).is_err(), "a set of other names replaces nothing");
-    }
-
-    #[test]
-    fn the_latest_of_two_databases_is_not_chosen_for_the_user() {
-        let other = FoundSet { database: Some("/data/other.db".into()), ..full(2, 20) };
-        let choice = Choice { latest: true, set: None };
-        assert!(choose(&[full(1, 10), other], &choice).unwrap_err().to_string().contains("/data/other.db"));
-    }
-
-    #[test]
-    fn of_sets_that_do_not_tell_their_database_the_latest_is_not_chosen_either() {
-        let silent = |id, at| FoundSet { database: None, ..full(id, at) };
-        let choice = Choice { latest: true, set: None };
-        for found in [[silent(1, 10), silent(2, 20)], [full(1, 10), silent(2, 20)], [silent(1, 10), full(2, 20)]] {
-            assert!(choose(&found, &choice).unwrap_err().to_string().contains("--key"));
-        }
-        assert_eq!(choose(&[silent(1, 10)], &choice).unwrap().sets, [0]);
-    }
-
-    #[test]
-    fn a_differential_is_later_than_its_full_whatever_the_clock_said_and_the_clock_is_doubted() {
-        let found = [full(1, 100), set(2, SetKind::Differential, Some(1), 40)];
-        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1]);
-        let doubts = clock_doubts(&found, 200);
-        assert!(doubts.len() == 1 && doubts[0].contains("before its full") && doubts[0].contains("--set"));
-        let doubts = clock_doubts(&[full(1, 2 * CLOCK_TOLERANCE)], 0);
-        assert!(doubts.len() == 1 && doubts[0].contains("in the future"));
-        assert!(clock_doubts(&[full(1, CLOCK_TOLERANCE)], 0).is_empty());
-    }
-
-    #[test]
-    fn nothing_at_all_is_an_error_that_says_so() {
-        assert!(choose(&[], &Choice::default()).unwrap_err().to_string().contains("no backup set"));
-    }
 }

@@ -38,6 +38,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Back up a database into one or more media families.
     Backup(Box<Backup>),
+    /// Back up the log of a database for as long as it runs.
+    Log(Box<Log>),
     /// Restore a database from its media families.
     Restore(Box<Restore>),
     /// Read and check every byte of a backup; write nothing.
@@ -94,11 +96,12 @@ pub struct Backup {
     /// How blocks are packed: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
-    /// What to store: full, or differential (what changed since the full named with --base, or the newest of the repository); auto, into a
-    /// repository: a differential until the last one was large.
+    /// What to store: full; differential (what changed since the full named with --base, or the newest of the repository); log (what was
+    /// committed since the newest set named with --base, or of the repository; SQLite in WAL mode); auto, into a repository: a differential
+    /// until the last one was large.
     #[arg(long, value_enum, default_value_t = Kind::Full)]
     pub kind: Kind,
-    /// The full that a differential belongs to: its families, directories or patterns. Repeatable.
+    /// The full that a differential belongs to, or the sets that a log set continues: families, directories or patterns. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub base: Vec<String>,
     /// Keep this backup outside the chain: no differential will be based on it by itself.
@@ -238,6 +241,25 @@ impl KeptBy {
     }
 }
 
+/// Back up the log of a database for as long as it runs.
+#[derive(Debug, Args)]
+pub struct Log {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: LogVerb,
+}
+
+/// The verbs of `log`.
+#[derive(Debug, Subcommand)]
+pub enum LogVerb {
+    /// Ship a log set whenever something was committed, until SIGINT or SIGTERM; then what was committed last, and end with 0.
+    ///
+    /// The log is held so that no commit can be lost between two sets, and copied into the database by this command, so that it stays short.
+    ///
+    /// Example: fullbore log follow sqlite:/data/app.db --to /mnt/a/app/ --interval 10s
+    Follow(Box<super::log::Follow>),
+}
+
 /// What a backup contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -366,6 +388,10 @@ pub struct Restore {
     /// Give the restored files of a server to this user, e.g. mysql or mysql:mysql, or by numbers [default: who restores].
     #[arg(long, value_name = "USER[:GROUP]")]
     pub owner: Option<String>,
+    /// Stop behind the last commit that was seen at or before this time, in log sets. It has a zone: 2026-11-22T10:00:00+01:00,
+    /// 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest].
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["set", "table", "start_check"])]
+    pub stop_at: Option<String>,
     /// Restore a set although pages of it were damaged already when it was made (with the same flag).
     #[arg(long)]
     pub continue_after_error: bool,
@@ -527,7 +553,7 @@ pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: 
         from: from.to_vec(),
         knobs: tuning.knobs(config),
         key: key.cloned().or_else(|| config.key.clone()),
-        choice: Choice { set: chosen.set.clone(), latest: chosen.latest },
+        choice: Choice { set: chosen.set.clone(), latest: chosen.latest, stop_at: None },
     }
 }
 

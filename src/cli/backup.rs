@@ -29,7 +29,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&request.source)))?;
     if let Some(name) = &args.repo {
         let setting = Setting { name, config };
-        let wanted = wanted(args.kind)?;
+        let wanted = wanted(args.kind);
         return super::with_report(
             "backup",
             &args.shown,
@@ -102,14 +102,11 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
     })
 }
 
-fn wanted(kind: Kind) -> Result<Wanted> {
+fn wanted(kind: Kind) -> Wanted {
     match kind {
-        Kind::Full => Ok(Wanted::Full),
-        Kind::Differential => Ok(Wanted::Differential),
-        Kind::Auto => Ok(Wanted::Auto),
-        Kind::Log => {
-            let why = "logs do not go into repositories yet";
-            Err(Error::usage("--kind log --repo", why, "name the base with --base and the place with --to"))
-        }
+        Kind::Full => Wanted::Full,
+        Kind::Differential => Wanted::Differential,
+        Kind::Auto => Wanted::Auto,
+        Kind::Log => Wanted::Log,
     }
 }

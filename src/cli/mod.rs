@@ -4,6 +4,7 @@ mod args;
 mod backup;
 mod inspect;
 mod key;
+mod log;
 mod manual;
 mod prune;
 mod repository_args;
@@ -49,6 +50,7 @@ fn run(arguments: Arguments) -> Result<u8> {
     config.device_timeout = arguments.device_timeout.or(config.device_timeout);
     match arguments.verb {
         Verb::Backup(args) => backup::run(&args, &config),
+        Verb::Log(args) => log::run(&args, &config),
         Verb::Restore(args) => restore::run(&args, &config),
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
@@ -121,7 +123,10 @@ fn with_report(
     let conduct = conduct(config)?;
     conduct.stores.heed(&conduct.signal);
     let mut report = Report::begin(command);
-    let display = show::Display::start(command, shown, &conduct.progress);
+    let display = match command {
+        log::COMMAND => show::Display::none(), // It tells of each set.
+        _ => show::Display::start(command, shown, &conduct.progress),
+    };
     let done = job(&conduct, &mut report);
     display.stop();
     report.finish(done.as_ref().err());

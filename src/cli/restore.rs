@@ -1,6 +1,7 @@
 //! `fullbore restore`.
 
 use fullbore::Result;
+use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Into, Owner, Request, StartCheck, Tables};
@@ -13,8 +14,10 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     let own = args.repository.repo.as_ref().map(|name| config.of_repository(name));
     let config = own.as_ref().unwrap_or(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
+    let mut reading = super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
+    reading.choice.stop_at = args.stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
     let request = Request {
-        reading: super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config),
+        reading,
         into: Into::parse(&args.into)?,
         replace: args.replace,
         mkdir: args.mkdir,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
+use fullbore::job::log::Event;
 use fullbore::report::Report;
 use fullbore::units::{mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
@@ -134,6 +135,11 @@ impl Display {
         }
     }
 
+    /// Shows nothing.
+    pub fn none() -> Self {
+        Self { stop: None }
+    }
+
     /// Ends the display.
     pub fn stop(self) {
         if let Some((sender, thread)) = self.stop {
@@ -177,6 +183,7 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
     } else {
         let what = match report.kind.as_deref() {
             Some("differential") => "BACKUP DATABASE WITH DIFFERENTIAL",
+            Some("log") => "BACKUP LOG",
             _ => "BACKUP DATABASE",
         };
         out.push(closing(report, what));
@@ -224,6 +231,28 @@ fn plan(report: &Report, out: &mut Vec<String>) {
     if report.allocated_bytes > 0 {
         out.push(format!("  database: {} in use", show_bytes(report.allocated_bytes)));
     }
+}
+
+/// What happened while a log is followed.
+pub fn event(event: &Event) {
+    match event {
+        Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
+        Event::Apart(why) => warning(&format!("{why}; a full is taken")),
+        Event::Joined(title) => message(&format!("going on from {title}")),
+        Event::Shipped(id, at, frames, bytes) => {
+            message(&format!("log {id} up to {at}: {frames} frames, {}", show_bytes(*bytes)))
+        }
+        Event::Failed(why, pause) => {
+            warning(&format!("a log set could not be stored: {why}; next try in {:.1} s", pause.as_secs_f64()))
+        }
+    }
+}
+
+/// What following a log came to.
+pub fn follow_result(report: &Report, shown: &Shown) {
+    let mut out = vec![closing(report, "BACKUP LOG")];
+    tail(report, shown, &mut out);
+    out.iter().for_each(|text| line(text));
 }
 
 /// What a restore did.
@@ -358,6 +387,9 @@ pub fn headers(sets: &[SetSummary]) {
             line(&format!("  base        {base}"));
         }
         line(&format!("  started     {}", set.started_at));
+        if let Some(span) = log_span(set) {
+            line(&format!("  commits     {span}"));
+        }
         line(&format!(
             "  engine      {}, {}",
             value(&set.engine),
@@ -402,6 +434,11 @@ pub fn labels(sets: &[SetSummary]) {
     }
 }
 
+/// When the commits in a log set were seen.
+fn log_span(set: &SetSummary) -> Option<String> {
+    Some(format!("after {} to {}", set.log_from.as_deref()?, set.log_at.as_deref()?))
+}
+
 /// What a folder holds.
 pub fn list(sets: &[SetSummary]) {
     let mut table = Table::new();
@@ -425,7 +462,11 @@ pub fn list(sets: &[SetSummary]) {
             set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), value),
         ]);
         if let Some(base) = &set.base_backup_set_id {
-            table.add_row(["  based on full".to_owned(), base.clone()]);
+            let on = if set.kind == "log" { "  continues" } else { "  based on full" };
+            table.add_row([on.to_owned(), base.clone()]);
+        }
+        if let Some(span) = log_span(set) {
+            table.add_row(["  commits".to_owned(), span]);
         }
     }
     line(&table.to_string());

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use fullbore_core::codec::CodecId;
 use fullbore_core::device::Device;
-use fullbore_core::media::Manifest;
+use fullbore_core::media::{Manifest, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
 use super::media::{self, Found};
-use crate::chain;
+use crate::chain::{self, moment};
 
 /// What one set says of itself without a key.
 #[derive(Debug, Clone, Serialize)]
@@ -22,7 +22,7 @@ pub struct SetSummary {
     pub media_set_id: String,
     /// full, differential, log.
     pub kind: String,
-    /// The full of a differential.
+    /// The full of a differential, what a log set continues.
     pub base_backup_set_id: Option<String>,
     /// Name of the engine.
     pub engine: String,
@@ -34,6 +34,13 @@ pub struct SetSummary {
     pub database: Option<String>,
     /// RFC 3339.
     pub started_at: String,
+    /// Of a log set: when what it continues ended, its last commit was seen, and until when nothing else was committed; RFC 3339. Absent where only an
+    /// encrypted manifest tells.
+    pub log_from: Option<String>,
+    /// See `log_from`.
+    pub log_at: Option<String>,
+    /// See `log_from`.
+    pub log_until: Option<String>,
     /// Families that there should be.
     pub families: u16,
     /// Where the families that are there stand.
@@ -76,8 +83,9 @@ pub struct Remarks {
 /// # Errors
 /// Nothing is there.
 pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Remarks)> {
-    let heap = media::find(from, stores)?;
+    let mut heap = media::find(from, stores)?;
     heap.must_hold_something()?;
+    heap.learn_times()?;
     let summaries = heap.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
     let (leftovers, damaged): (Vec<_>, Vec<_>) = heap.unreadable.iter().partition(|unreadable| unreadable.leftover);
     let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
@@ -100,6 +108,7 @@ pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Rema
 fn summary(found: &Found) -> Result<SetSummary> {
     let header = found.header.clone();
     let label = header.label.clone();
+    let log = found.set.reach.as_ref().filter(|_| header.kind == SetKind::Log);
     Ok(SetSummary {
         backup_set_id: header.backup_set_id.to_string(),
         media_set_id: header.media_set_id.to_string(),
@@ -110,6 +119,9 @@ fn summary(found: &Found) -> Result<SetSummary> {
         description: label.as_ref().map(|label| label.description.clone()),
         database: label.map(|label| label.database),
         started_at: chain::show_time(header.started_at),
+        log_from: log.map(|log| moment::show(log.from)),
+        log_at: log.map(|log| moment::show(log.at)),
+        log_until: log.map(|log| moment::show(log.until)),
         families: header.families,
         devices: found.devices.iter().map(Device::to_string).collect(),
         codec: show_codec(header.codec),

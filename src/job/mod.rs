@@ -4,6 +4,7 @@ pub mod backup;
 pub mod inspect;
 pub mod keys;
 pub mod limit;
+pub mod log;
 pub mod media;
 pub mod reading;
 pub mod repository;

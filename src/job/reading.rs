@@ -59,6 +59,7 @@ impl Reading {
         if self.choice.latest {
             heap.learn_databases(key)?;
         }
+        heap.learn_reaches(key, self.choice.stop_at.is_some())?;
         Ok(heap)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
+use fullbore_core::media::SetKind;
 use fullbore_core::unpack::{NullTarget, Target};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -107,7 +108,8 @@ fn verify_found(
     let orphaned = |set: &&FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
     for set in known.iter().filter(orphaned) {
         let title = chain::title(set);
-        report.warnings.push(format!("{title} cannot be restored from here: its full is not among these"));
+        let what = if set.kind == SetKind::Log { "what it continues" } else { "its full" };
+        report.warnings.push(format!("{title} cannot be restored from here: {what} is not among these"));
     }
     damage.extend(unreadable(heap.unreadable, done.is_empty(), all, report));
     Ok(first(damage, report))

@@ -1,7 +1,7 @@
 //! What the records hold: JSON, as `docs/REPOSITORY.md` describes it.
 
 use fullbore_core::device::Device;
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{Position, SetKind};
 use fullbore_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -58,10 +58,8 @@ pub struct SetRecord {
     pub encrypted: bool,
     /// The codec asked for.
     pub codec: String,
-    /// The engine's own position at the beginning.
-    pub first_position: serde_json::Value,
-    /// The same at the end.
-    pub last_position: serde_json::Value,
+    /// The engine's own account of where it begins and ends.
+    pub position: Position,
 }
 
 /// One family.

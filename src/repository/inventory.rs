@@ -3,16 +3,18 @@
 use std::collections::{HashMap, HashSet};
 
 use fullbore_core::device::{Device, Place};
+use fullbore_core::media::Position;
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::CLAIM;
 use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::Repository;
 use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
 use super::records::{Entry, list_place};
-use crate::chain::FoundSet;
+use crate::chain::{FoundSet, Reach};
 use crate::job::media::{self, Found};
 
 /// A set in a repository.
@@ -94,7 +96,14 @@ impl StoredSet {
             interrupted: false,
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
             names: record.families.iter().map(|family| family.name.clone()).collect(),
+            reach: self.reach(),
         }
+    }
+
+    /// Where it begins and ends in the log, of engines that have log backups.
+    fn reach(&self) -> Option<Reach> {
+        let record = &self.record;
+        (record.engine == "sqlite").then(|| media::reach(record.kind, &record.position, Some(record.finished_at)))?
     }
 
     /// Bytes of all its families.
@@ -218,8 +227,7 @@ pub fn describe(found: &Found, repository: &Repository) -> Result<SetRecord> {
         database_bytes: found.database_bytes.unwrap_or(0),
         encrypted: !header.keys.is_empty(),
         codec: String::new(),
-        first_position: serde_json::Value::Null,
-        last_position: serde_json::Value::Null,
+        position: Position { first: Value::Null, checkpoint: Value::Null, last: Value::Null },
     };
     for device in &found.devices {
         record.families.push(family_record(device, size_of(device, repository)?, repository)?);
@@ -238,8 +246,7 @@ pub fn describe(found: &Found, repository: &Repository) -> Result<SetRecord> {
             record.copy_only = manifest.copy_only;
             record.host = manifest.host.clone();
             record.codec = manifest.codec.clone();
-            record.first_position = manifest.position.first.clone();
-            record.last_position = manifest.position.last.clone();
+            record.position = manifest.position.clone();
             let finished = manifest.finished_at.parse::<jiff::Timestamp>().ok();
             record.finished_at = finished.map_or(record.started_at, |time| time.as_microsecond());
         }

@@ -216,7 +216,7 @@ class Family:
         check(64 << 10 <= head.transfer_size <= 64 << 20 and head.transfer_size % (64 << 10) == 0, "transfer_size")
         check(head.codec <= 3, f"codec {head.codec}")
         check(is_padded_ascii(head.engine) and is_padded_ascii(head.tool_version), "engine or tool_version")
-        check(is_zero(head.base_backup_set_id) != (head.kind == DIFFERENTIAL), "base_backup_set_id")
+        check(is_zero(head.base_backup_set_id) == (head.kind == FULL), "base_backup_set_id")
         check(head.key_count <= 64 and (head.key_count == 0) == (head.cipher == 0), f"key_count {head.key_count}")
         check(head.stream_count <= 1024, f"stream_count {head.stream_count}")
         check(head.flags in (0, 1), f"flags {head.flags}")

@@ -222,9 +222,9 @@ class MediaSet:
                     file.write(ZEROS[: length - done])
 
     def check_coverage(self, stream, runs):
-        """No byte in two runs, and in a full no byte in none (§4)."""
+        """No byte in two runs, and in a full or a log set no byte in none (§4)."""
         end = 0
-        full = self.first.header.kind == FULL
+        full = self.first.header.kind != DIFFERENTIAL
         for start, stop, block in runs:
             block.check(start >= end, f"overlaps another run of {stream.name} at {start}")
             block.check(start == end or not full, f"{stream.name} is in no block from {end} to {start}")

@@ -125,7 +125,7 @@ fn a_base_that_is_missing_or_none_is_refused() {
     world.run(&format!("{line} --base b")).refused(3, "--base", "");
     world.run(&format!("{line} --base app.db")).refused(3, "app.db", "");
     world.run("backup sqlite:app.db --to a/x.bore --base b").refused(2, "--base", "only a differential");
-    world.run("backup sqlite:app.db --to a/x.bore --kind log").refused(2, "--kind log", "no log backups");
+    world.run("backup sqlite:app.db --to a/x.bore --kind log").refused(2, "--kind log", "is not named");
     world.assert_no_media();
 }
 

@@ -19,6 +19,8 @@ mod inspect;
 mod keys;
 mod kills;
 mod leftovers;
+mod log;
+mod log_follow;
 mod many_sets;
 #[cfg(feature = "mariadb")]
 mod mariadb;

@@ -197,3 +197,35 @@ fn a_forged_record_leads_to_no_file_outside_of_the_repository() {
     assert_ne!(ended.code, 0, "{ended}");
     world.assert_no_copy();
 }
+
+#[test]
+fn log_sets_continue_the_newest_set_of_the_repository_and_a_restore_stops_where_it_is_told() {
+    let world = world();
+    database::sql(&world.at("app.db"), "PRAGMA journal_mode = wal; CREATE TABLE ledger (n INTEGER, of TEXT)");
+    let keeper = rusqlite::Connection::open(world.at("app.db")).unwrap();
+    keeper.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    back_up(&world, "");
+    let mut times = Vec::new();
+    for n in 1..=3 {
+        keeper.execute("INSERT INTO ledger VALUES (?1, 'x')", [n]).unwrap();
+        back_up(&world, "--kind log");
+        times.push(jiff::Timestamp::now().to_string());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(kinds(&world), ["full", "log", "log", "log"]);
+    let restored = |options: &str| {
+        world.run(&format!("restore --repo night {options} --into sqlite:copy.db")).done();
+        let copy = rusqlite::Connection::open(world.at("copy.db")).unwrap();
+        let rows: i64 = copy.query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
+        drop(copy);
+        fs::remove_file(world.at("copy.db")).unwrap();
+        rows
+    };
+    assert_eq!(restored(""), 3);
+    assert_eq!(restored(&format!("--stop-at {}", times[1])), 2);
+    let middle = list(&world)[2]["backup_set_id"].as_str().unwrap().to_owned();
+    let record: Value = serde_json::from_slice(&world.read(&format!("a/.fullbore/sets/{middle}.json"))).unwrap();
+    fs::remove_file(world.at("a").join(record["families"][0]["name"].as_str().unwrap())).unwrap();
+    let gap = world.run("restore --repo night --into sqlite:copy.db");
+    assert!(gap.code != 0 && gap.err.contains(&middle), "{gap}");
+}

@@ -102,6 +102,11 @@ pub trait Session: Send + Sync {
     /// What identifies the snapshot, for the manifest.
     fn position(&self) -> Result<serde_json::Value>;
 
+    /// Where it begins: that of its predecessor, for a log set; else the position itself.
+    fn first_position(&self) -> Result<serde_json::Value> {
+        self.position()
+    }
+
     /// Whether a full with this position (what [`position`](Self::position) gave then) is of the same database, so that a
     /// differential can be made against it.
     ///

@@ -29,9 +29,8 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
         (SetKind::Full, false) => {
             return Err(Error::usage("--base", "only a differential has a base", "add --kind differential"));
         }
-        (SetKind::Log, _) => {
-            return Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"));
-        }
+        // It does not compare pages: see `job::log`.
+        (SetKind::Log, _) => return Ok(None),
         (SetKind::Differential, true) => {
             return Err(Error::usage(
                 "--kind differential",
@@ -122,7 +121,7 @@ impl Candidates {
 }
 
 /// Errors of a search speak of `--from`; here the families follow `--base`.
-fn about_base(error: Error) -> Error {
+pub(in crate::job) fn about_base(error: Error) -> Error {
     let rename = |thing: String| thing.replace("--from", "--base");
     match error {
         Error::Usage { thing, why, hint } => Error::Usage { thing: rename(thing), why, hint: rename(hint) },

@@ -63,7 +63,7 @@ pub(super) fn manifest(
         families: manifest_families(&prepared.devices),
         streams: manifest_streams(prepared, session.source())?,
         map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
-        position: Position { first: position.clone(), checkpoint: position.clone(), last: position },
+        position: Position { first: session.first_position()?, checkpoint: position.clone(), last: position },
         warnings: warnings.iter().cloned().chain(more).collect(),
     })
 }
@@ -96,7 +96,7 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
             stream.detail = source.detail(stream.id);
         }
         forget_doubles(&mut streams);
-        match &prepared.base {
+        match prepared.base.map() {
             Some(base) => find_bases(&mut streams, base, source)?,
             None if prepared.map_seed.is_some() => {
                 let mapped = streams.iter_mut().filter(|stream| !stream.identity.is_empty());

@@ -22,7 +22,9 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_engines::{Options, Session};
 use uuid::Uuid;
 
-use super::{Conduct, estimate, exclusive, limit, memory};
+pub(super) use base::about_base;
+
+use super::{Conduct, estimate, exclusive, limit, log, memory};
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
@@ -83,6 +85,16 @@ pub struct Request {
     pub include_other_engines: bool,
 }
 
+/// What a set goes on from.
+pub(super) enum Predecessor {
+    /// Nothing: a full.
+    None,
+    /// The full of a differential, by its page map.
+    Full(Box<BaseMap>),
+    /// The set that a log set continues.
+    Set(Uuid),
+}
+
 /// Everything known before the first byte is read.
 struct Prepared {
     devices: Vec<Device>,
@@ -90,7 +102,7 @@ struct Prepared {
     set: SetHeader,
     data_key: Option<DataKey>,
     map_seed: Option<u64>,
-    base: Option<BaseMap>,
+    base: Predecessor,
     allocated: u64,
     expected_per_family: u64,
     file_mode: Mode,
@@ -130,33 +142,37 @@ pub fn run_within(
     let identity =
         // A server is one, whatever account and options it is asked with.
         std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
-    let plan = plan(request)?;
-    report.pool = PoolReport {
-        buffer_count: plan.buffer_count() as u64,
-        max_transfer_size: plan.transfer_size.into(),
-        bytes: plan.pool_bytes(),
-        codec_bytes: plan.codec_bytes,
-    };
-    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
+    let plan = checked_plan(request, report)?;
+    // Beside a full a log may be backed up, but only by one.
+    let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
     let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
     let halt = conduct.halt();
-    let options = Options {
-        lock_timeout: request.lock_timeout,
-        max_wal_growth: request.max_wal_growth,
-        halt: Some(halt.clone()),
-        readers: plan.readers,
-        password_file: request.password_file.clone(),
-        media_encrypted: !request.encrypt_to.is_empty(),
-        accept_unverified: request.accept_unverified,
-        continue_after_error: request.continue_after_error,
-        install_clone_plugin: request.install_clone_plugin,
-        include_other_engines: request.include_other_engines,
-    };
+    let options = options(request, plan.readers, &halt);
+    if request.kind == SetKind::Log {
+        return log::once(request, &options, within, conduct, report);
+    }
     let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     // It may have to wait for a lock.
     let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
     let base = candidates.map(|candidates| candidates.choose(&*session, request)).transpose()?;
-    let prepared = prepare(request, plan, base, &*session, report)?;
+    let base = base.map_or(Predecessor::None, |base| Predecessor::Full(Box::new(base)));
+    write(request, base, &*session, within, conduct, &halt, report)
+}
+
+/// Writes a set of what `session` has open: what was committed, if it went into a repository.
+///
+/// # Errors
+/// Whatever stops it; then nothing usable was left behind.
+pub(super) fn write(
+    request: &Request,
+    base: Predecessor,
+    session: &dyn Session,
+    within: Option<Within<'_>>,
+    conduct: &Conduct,
+    halt: &Halt,
+    report: &mut Report,
+) -> Result<Option<SetRecord>> {
+    let prepared = prepare(request, plan(request)?, base, session, report)?;
     if request.dry_run {
         report.status = "planned".into();
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
@@ -174,8 +190,8 @@ pub fn run_within(
         report.notes.push("the limit was not measured: this source gives its bytes once, to the backup itself".into());
     }
     let begun = Instant::now();
-    let (outcome, manifest) = move_bytes(request, &prepared, &*session, within, conduct, &halt, report)?;
-    book(&outcome, &prepared, &*session, report)?;
+    let (outcome, manifest) = move_bytes(request, &prepared, session, within, conduct, halt, report)?;
+    book(&outcome, &prepared, session, report)?;
     report.set_speed(begun.elapsed().as_secs_f64());
     report.limit = raw.map(|raw| limit::limit_of(&raw, report.source_bytes, report.stored_bytes, report.mib_per_s));
     within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest)).transpose()
@@ -208,6 +224,52 @@ pub fn is_of_database(path: &Path, file: &Path) -> bool {
     sinks::is_of_database(path, &Device::file(file))
 }
 
+/// The plan, once its memory is known to be there.
+pub(super) fn checked_plan(request: &Request, report: &mut Report) -> Result<Plan> {
+    let plan = plan(request)?;
+    report.pool = PoolReport {
+        buffer_count: plan.buffer_count() as u64,
+        max_transfer_size: plan.transfer_size.into(),
+        bytes: plan.pool_bytes(),
+        codec_bytes: plan.codec_bytes,
+    };
+    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
+    Ok(plan)
+}
+
+/// What the engine is told.
+pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options {
+    Options {
+        lock_timeout: request.lock_timeout,
+        max_wal_growth: request.max_wal_growth,
+        halt: Some(halt.clone()),
+        readers,
+        password_file: request.password_file.clone(),
+        media_encrypted: !request.encrypt_to.is_empty(),
+        accept_unverified: request.accept_unverified,
+        continue_after_error: request.continue_after_error,
+        install_clone_plugin: request.install_clone_plugin,
+        include_other_engines: request.include_other_engines,
+    }
+}
+
+impl Predecessor {
+    fn map(&self) -> Option<&BaseMap> {
+        match self {
+            Predecessor::Full(map) => Some(map),
+            Predecessor::None | Predecessor::Set(_) => None,
+        }
+    }
+
+    fn id(&self) -> Option<Uuid> {
+        match self {
+            Predecessor::None => None,
+            Predecessor::Full(map) => Some(map.backup_set_id()),
+            Predecessor::Set(id) => Some(*id),
+        }
+    }
+}
+
 fn plan(request: &Request) -> Result<Plan> {
     let stripes = request.stripes.unwrap_or(request.to.len());
     Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
@@ -216,7 +278,7 @@ fn plan(request: &Request) -> Result<Plan> {
 fn prepare(
     request: &Request,
     plan: Plan,
-    base: Option<BaseMap>,
+    base: Predecessor,
     session: &dyn Session,
     report: &mut Report,
 ) -> Result<Prepared> {
@@ -233,7 +295,7 @@ fn prepare(
             wrap_for(&recipients, key, media_set_id.as_bytes())?
         }
     };
-    let map_seed = match &base {
+    let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
@@ -253,17 +315,17 @@ fn prepare(
         started_at: jiff::Timestamp::now().as_microsecond(),
         engine: session.engine().into(),
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        base_backup_set_id: base.as_ref().map(BaseMap::backup_set_id),
+        base_backup_set_id: base.id(),
         label: data_key.is_none().then_some(label),
         keys,
         streams: manifest::stream_records(source, plan.transfer_size, request.kind),
         open: source.is_open(),
     };
-    base::check(&set, base.as_ref())?;
+    base::check(&set, base.map())?;
     report.media_set_id = Some(set.media_set_id.to_string());
     report.backup_set_id = Some(set.backup_set_id.to_string());
     report.allocated_bytes = allocated;
-    let whole = if base.is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
+    let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     estimate::check_objects(&devices, expected_per_family)?;
@@ -315,7 +377,7 @@ fn move_bytes(
         compression: request.compression,
         data_key: prepared.data_key.as_ref(),
         map_seed: prepared.map_seed,
-        base: prepared.base.as_ref(),
+        base: prepared.base.map(),
         init: request.init,
         source: session.source(),
         progress: &conduct.progress,
@@ -347,6 +409,7 @@ fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, rep
         report.add_device(&family.device, &family.account);
     }
     let position = session.position()?;
-    report.position = Some(PositionReport { first: position.clone(), checkpoint: position.clone(), last: position });
+    let first = session.first_position()?;
+    report.position = Some(PositionReport { first, checkpoint: position.clone(), last: position });
     Ok(())
 }

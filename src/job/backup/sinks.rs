@@ -111,7 +111,7 @@ fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Re
             Place::Directory(_) | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
         };
         let id = old.as_ref().map(|old| old.header.set.media_set_id);
-        if id.is_some() && id == prepared.base.as_ref().map(BaseMap::media_set_id) {
+        if id.is_some() && id == prepared.base.map().map(BaseMap::media_set_id) {
             return Err(Error::usage(
                 device.to_string(),
                 "is the full that this differential belongs to, and --init would replace it",

@@ -43,8 +43,7 @@ impl Within<'_> {
             database_bytes: manifest.streams.iter().map(|stream| stream.size).sum(),
             encrypted: prepared.data_key.is_some(),
             codec: manifest.codec.clone(),
-            first_position: manifest.position.first.clone(),
-            last_position: manifest.position.last.clone(),
+            position: manifest.position.clone(),
         })
     }
 }

@@ -3,6 +3,7 @@
 mod candidates;
 mod keys;
 mod look;
+mod reach;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,6 +24,7 @@ use uuid::Uuid;
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
 pub use look::{Look, begins_like_a_family, header_on, look};
+pub use reach::reach;
 
 use crate::chain::FoundSet;
 use crate::report::Report;
@@ -300,6 +302,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         interrupted: devices.iter().any(is_under_working_name),
         database: header.label.as_ref().map(|label| label.database.clone()).filter(|name| !name.is_empty()),
         names: devices.iter().map(final_name).collect(),
+        reach: None,
     };
     let (families, stores) = (header.families, stores.clone());
     Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }

@@ -4,6 +4,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
 use super::{Setting, of_database};
+use crate::chain::{self, Choice};
 use crate::job::backup::{self, Request, Within};
 use crate::job::{Conduct, media};
 use crate::report::Report;
@@ -20,6 +21,8 @@ pub enum Wanted {
     Full,
     /// What changed since the newest full of this database.
     Differential,
+    /// What was committed since the newest set of the chain.
+    Log,
     /// A full where there is none, or where the last differential was large; else a differential.
     Auto,
 }
@@ -45,19 +48,27 @@ pub fn run(
     let repository = repository.map_err(|error| conduct.why_halted(error))?;
     let database = backup::database_of(&request.source);
     let mut request = Request { to: repository.places.clone(), kind: SetKind::Full, ..request.clone() };
-    let base = match wanted {
-        Wanted::Full => None,
+    let bases = match wanted {
+        Wanted::Full => Vec::new(),
         Wanted::Differential | Wanted::Auto => {
             let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-            choose_base(&inventory, wanted, &request, &database, setting, report)?
+            request.kind = SetKind::Differential;
+            choose_base(&inventory, wanted, &request, &database, setting, report)?.into_iter().collect()
+        }
+        Wanted::Log => {
+            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+            request.kind = SetKind::Log;
+            choose_tips(&inventory, &database)?
         }
     };
+    if bases.is_empty() {
+        request.kind = SetKind::Full;
+    }
     setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
-        if let Some(base) = &base {
-            request.kind = SetKind::Differential;
-            request.base = base.devices(&repository)?.iter().map(ToString::to_string).collect();
-            task.lease(&[base.record.backup_set_id])?;
+        for base in &bases {
+            request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
         }
+        task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())?;
         let within = Within { repository: &repository, task };
         let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
         // The set is good from here on: what fails now is said, and found by whoever looks next.
@@ -135,4 +146,18 @@ fn choose_base(
         report.notes.push(format!("a differential of full {id}"));
     }
     Ok(Some((*base).clone()))
+}
+
+/// The sets that a log may go on from: the newest that can be restored, and what it stands on.
+fn choose_tips(inventory: &Inventory, database: &str) -> Result<Vec<StoredSet>> {
+    let ours: Vec<&StoredSet> = of_database(&inventory.sets, Some(database))?;
+    let usable: Vec<&StoredSet> = ours.into_iter().filter(|set| set.incomplete.is_none() && !set.tombstone).collect();
+    let known: Vec<_> = usable.iter().map(|set| set.found()).collect();
+    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() })?;
+    let sets = sequence.sets.iter().map(|&at| usable[at]);
+    let ends = sequence.sets.last().map(|&at| usable[at]);
+    let bases = sets.filter(|set| {
+        set.record.kind != SetKind::Log && Some(set.record.backup_set_id) != ends.map(|set| set.record.backup_set_id)
+    });
+    Ok(bases.chain(ends).cloned().collect())
 }

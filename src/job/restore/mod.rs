@@ -1,6 +1,7 @@
 //! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
 
 mod directory;
+mod log;
 mod outside;
 mod owner;
 mod other_tables;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::io::free_space;
-use fullbore_core::media::StreamRecord;
+use fullbore_core::media::{SetKind, StreamRecord};
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::{integrity, restore as sqlite};
@@ -144,7 +145,9 @@ fn choose_and_open(
 ) -> Result<(Vec<media::Found>, reading::Opened)> {
     loop {
         let sequence = choose(&mut heap, &request.reading.choice)?;
-        let found: Vec<_> = sequence.sets.iter().map(|&at| &heap.sets[at]).collect();
+        // Log sets are opened when their turn comes: there may be very many.
+        let found = sequence.sets.iter().map(|&at| &heap.sets[at]).filter(|found| found.set.kind != SetKind::Log);
+        let found: Vec<_> = found.collect();
         match reading::open(&found, &request.reading.knobs, key, report) {
             Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key, conduct)?,
             opened => {
@@ -167,7 +170,8 @@ fn restore_found(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
+    let (mut sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
+    let logs = sequence.split_off(opened.sets.len());
     if sequence.last().is_some_and(|found| found.header.open) {
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
@@ -179,6 +183,7 @@ fn restore_found(
     let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
+    let base = opened.sets.back().and_then(|set| set.manifest()).cloned();
     let streams = opened.sets.iter().map(only_stream).collect::<Result<Vec<_>>>()?;
     for (at, (found, stream)) in sequence.iter().zip(streams).enumerate() {
         if request.dry_run {
@@ -194,6 +199,14 @@ fn restore_found(
         let outcome = opened.unpack_next(into, conduct).map_err(|error| found.naming_copies(error))?;
         target.as_ref().map_or(Ok(()), FileTarget::sync)?;
         reading::book(&outcome, report);
+    }
+    if let Some(base) = base.filter(|_| !logs.is_empty() || request.reading.choice.stop_at.is_some()) {
+        if request.dry_run {
+            logs.iter().for_each(|found| plan_line(found, report));
+        } else {
+            let database = place.as_ref().and_then(|place| place.restore.as_ref()).map(sqlite::Restore::temporary);
+            log::apply(&logs, &base, database, request, key, conduct, report)?;
+        }
     }
     match place {
         None => {
@@ -229,11 +242,13 @@ fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
 }
 
 pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
+    let of_log = found.set.reach.as_ref().filter(|_| found.set.kind == SetKind::Log);
     report.sets.push(format!(
-        "{}, {} in {} families",
+        "{}, {} in {} families{}",
         chain::title(&found.set),
         show_bytes(found.stored_bytes),
-        found.families
+        found.families,
+        of_log.map_or_else(String::new, |reach| format!(", commits up to {}", chain::moment::show(reach.at)))
     ));
     report.stored_bytes += found.stored_bytes;
     report.kind = Some(found.set.kind.to_string());
@@ -244,10 +259,14 @@ pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     refuse_start_check(request)?;
     table::refuse(request)?;
+    if request.reading.choice.stop_at.is_some() {
+        let why = "a pipe holds one set, and nothing to choose from";
+        return Err(Error::usage("--stop-at", why, "put the sets into files first"));
+    }
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(
             "--from -",
-            "a differential cannot be restored from a pipe alone",
+            "a differential or a log set cannot be restored from a pipe alone",
             "name its full and it as files",
         ));
     }

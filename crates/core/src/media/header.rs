@@ -332,8 +332,8 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     let base = Uuid::from_bytes(fixed.base_backup_set_id);
     let kind = SetKind::from_code(fixed.kind)?;
     require(
-        (kind == SetKind::Differential) != base.is_nil(),
-        "a differential names its full, and only a differential",
+        (kind == SetKind::Full) == base.is_nil(),
+        "a differential names its full, a log set its predecessor, and a full nothing",
     )?;
     let mapped = streams.iter().filter(|stream| stream.map_window > 0).count();
     let most = if kind == SetKind::Full { streams.len() } else { 0 };

@@ -9,6 +9,10 @@ pub struct Stores;
 impl Stores {
     /// Why nothing there can be reached.
     pub fn refuse(&self, shown: &str) -> Error {
-        Error::usage(shown, "is in an object store, and this program was built without them", "build it with the feature `s3`")
+        Error::usage(
+            shown,
+            "is in an object store, and this program was built without them",
+            "build it with the feature `s3`",
+        )
     }
 }

@@ -63,7 +63,7 @@ struct Sums {
     zero_bytes: [u64; MAX_FAMILIES as usize],
     /// Where the runs of blocks stand, against what the index says of them; with a cipher only workers see runs.
     spans: Balance,
-    /// In a full the balances of the streams tell.
+    /// In a full and in a log set the balances of the streams tell.
     claims: Option<Claims>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Tally<'a> {
             zero_bytes: [0; MAX_FAMILIES as usize],
             spans: Balance::default(),
             // Layers of an open set write over each other.
-            claims: (!full && !header.open).then(|| Claims::new(&streams)),
+            claims: (header.kind == SetKind::Differential && !header.open).then(|| Claims::new(&streams)),
         };
         let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
         let places = streams.iter().enumerate().map(|(place, stream)| (stream.id, place)).collect();
@@ -253,7 +253,7 @@ impl<'a> Tally<'a> {
         let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
         whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
         whole(spans.is_even(), "its index does not say where the runs of its blocks stand")?;
-        if self.header.kind != SetKind::Full {
+        if self.header.kind == SetKind::Differential {
             return Ok(());
         }
         for (stream, sums) in self.streams.iter().zip(&sums.streams) {

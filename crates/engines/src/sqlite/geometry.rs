@@ -114,13 +114,8 @@ pub(super) fn position(
     overlay: Option<&Overlay>,
 ) -> Position {
     let log = mark.map(|mark| {
-        let [a, b, c, d, e, f, g, h] = mark.salts;
-        LogPosition {
-            max_frame: mark.max_frame,
-            salt_1: u32::from_be_bytes([a, b, c, d]),
-            salt_2: u32::from_be_bytes([e, f, g, h]),
-            pages: overlay.map_or(0, Overlay::pages),
-        }
+        let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
+        LogPosition::new(mark.salts, mark.max_frame, sums, overlay.map_or(0, Overlay::pages))
     });
     Position::new(header, geometry.pages, log)
 }

@@ -24,8 +24,10 @@ pub struct LogHeader {
     pub checkpoint_sequence: u32,
     /// Change with every restart of the log.
     pub salts: [u8; 8],
-    big_endian: bool,
-    sums: (u32, u32),
+    /// Whether the checksums are over big-endian words.
+    pub big_endian: bool,
+    /// The running checksum before the first frame.
+    pub sums: (u32, u32),
 }
 
 impl LogHeader {
@@ -134,7 +136,7 @@ pub fn map_frames(
         return Err(broken("its page size or salts are not those of the wal-index".into()));
     }
     let mut map = FrameMap::new(mark.max_frame);
-    let mut chain = Chain { header, sums: header.sums, last_commit: 0 };
+    let mut chain = Chain::new(header.salts, header.big_endian, header.sums);
     let size = header.frame_size();
     let each = (STRETCH / size).max(1);
     let mut stretch = vec![0; size * each.min(mark.max_frame as usize)];
@@ -166,28 +168,40 @@ pub fn map_frames(
 }
 
 /// What links one frame to the next.
-struct Chain {
-    header: LogHeader,
-    sums: (u32, u32),
-    last_commit: u32,
+#[derive(Debug, Clone)]
+pub struct Chain {
+    salts: [u8; 8],
+    big_endian: bool,
+    /// Running checksum behind the last frame.
+    pub sums: (u32, u32),
+    /// What the last frame says of the database's size: pages behind a commit, else 0.
+    pub last_commit: u32,
 }
 
 impl Chain {
-    /// Checks that `bytes` is the next frame; gives its page.
-    fn link(&mut self, bytes: &[u8]) -> Result<u32, String> {
+    /// Goes on behind a frame, or the header, whose running checksum is `sums`.
+    pub fn new(salts: [u8; 8], big_endian: bool, sums: (u32, u32)) -> Self {
+        Self { salts, big_endian, sums, last_commit: 0 }
+    }
+
+    /// Checks that `bytes`, a frame with its page, is the next one; gives its page's number.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn link(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let frame = FrameHeader::parse(bytes).map_err(|bad| bad.0)?;
-        if frame.salts != self.header.salts {
+        if frame.salts != self.salts {
             return Err("its salts are not those of the log".into());
         }
-        let sums = checksum(self.header.big_endian, self.sums, &bytes[..8]);
-        self.sums = checksum(self.header.big_endian, sums, &bytes[FRAME_HEADER_SIZE..]);
-        if frame.checksum != self.sums {
+        let sums = checksum(self.big_endian, self.sums, &bytes[..8]);
+        let sums = checksum(self.big_endian, sums, &bytes[FRAME_HEADER_SIZE..]);
+        if frame.checksum != sums {
             return Err("its checksum is wrong".into());
         }
         if frame.page == 0 {
             return Err("it names page 0".into());
         }
-        self.last_commit = frame.commit_pages;
+        (self.sums, self.last_commit) = (sums, frame.commit_pages);
         Ok(frame.page)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`source`] holds a read transaction and lets several threads read what it sees: the database file, overlaid
 //! with the frames of the write-ahead [`log`]. [`position`] says which state that was, [`restore`] puts a restored file
-//! under its name, [`digest`] proves that two databases hold the same rows. What is locked, and for how long, stands in
+//! under its name, [`log_backup`] stores the log between two of them, [`digest`] proves that two databases hold the same rows. What is locked, and for how long, stands in
 //! `docs/engines/sqlite.md`. The parsers ([`header`], [`log`], [`wal_index`], [`freelist`]) take bytes and trust
 //! none of them.
 
@@ -12,6 +12,7 @@ pub mod freelist;
 pub mod header;
 pub mod integrity;
 pub mod log;
+pub mod log_backup;
 pub mod position;
 pub mod restore;
 pub mod source;

@@ -23,8 +23,65 @@ pub struct LogPosition {
     pub salt_1: u32,
     /// The log's second salt: random.
     pub salt_2: u32,
-    /// How many different pages the log held.
+    /// How many different pages the log held; of no meaning in a log set.
+    #[serde(default)]
     pub pages: u64,
+    /// The log's running checksum behind that frame, 16 hexadecimal digits; absent in sets of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+impl LogPosition {
+    /// A place in a log.
+    pub fn new(salts: [u8; 8], max_frame: u32, checksum: Option<(u32, u32)>, pages: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = salts;
+        let (salt_1, salt_2) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        Self { max_frame, salt_1, salt_2, pages, checksum: checksum.map(|(a, b)| format!("{a:08x}{b:08x}")) }
+    }
+
+    /// Both salts, as they stand in the log.
+    pub fn salts(&self) -> [u8; 8] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.salt_1.to_be_bytes(), self.salt_2.to_be_bytes());
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// The running checksum, if it is known and means something.
+    pub fn sums(&self) -> Option<(u32, u32)> {
+        let digits = self.checksum.as_ref().filter(|digits| digits.len() == 16 && self.max_frame > 0)?;
+        let half = |range| u32::from_str_radix(digits.get(range)?, 16).ok();
+        Some((half(0..8)?, half(8..16)?))
+    }
+}
+
+/// The database file, at a moment when it alone was the snapshot: nothing of it stood in the log only. Whoever writes to the file changes
+/// these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Number of the device that it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was written to, in nanoseconds since 1970.
+    pub modified: i64,
+    /// When it was changed in any way, in nanoseconds since 1970; no program can set it.
+    pub changed: i64,
+}
+
+impl FileState {
+    /// What the file system says of it.
+    pub fn of(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 /// The identity of a snapshot. The change counter alone does not identify one: in WAL mode it may stand still.
@@ -56,6 +113,12 @@ pub struct Position {
     pub freelist_pages: u32,
     /// The end of the log; absent in rollback mode.
     pub log: Option<LogPosition>,
+    /// When it was seen that this is where the log ends, RFC 3339; empty in sets of older programs.
+    #[serde(default)]
+    pub at: String,
+    /// The file, if it alone was the snapshot at the end of the backup, and the database is in WAL mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileState>,
     /// The SQLite that held the snapshot open.
     pub library_version: String,
 }
@@ -76,6 +139,8 @@ impl Position {
             reserved: header.reserved,
             freelist_pages: header.freelist_pages,
             log,
+            at: jiff::Timestamp::now().to_string(),
+            file: None,
             library_version: rusqlite::version().to_owned(),
         }
     }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::connection::{Patience, QuietConnection, explain};
+use super::connection::{Patience, QuietConnection, explain, read_index};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
 use super::freelist::{BITMAP_LIMIT, FreePages};
@@ -17,14 +17,18 @@ use super::header::HEADER_SIZE;
 use super::image::Image;
 use super::open_files::{Claim, RawFile, beside};
 use super::overlay::Overlay;
-use super::position::Position;
+use super::position::{FileState, Position};
 use super::probe::{self, locate};
+use super::wal_index::COPIED_AT;
 use crate::{Facts, Options, Session};
 
 /// The only stream of an SQLite database: its file.
 const STREAM: u16 = 1;
 /// A differential's unit is the page, but at least this many bytes.
 const UNIT_MIN: u32 = 4096;
+
+/// The longest time in which two writes to a file may leave it with the same times.
+const CLOCK_TICK: Duration = Duration::from_millis(50);
 
 /// How often to try for a snapshot that is exactly what the transaction sees; each try takes some 20 µs.
 const EXACT_ATTEMPTS: u32 = 500;
@@ -49,18 +53,21 @@ pub struct Snapshot {
     warnings: Vec<String>,
     raw: Arc<RawFile>,
     path: PathBuf,
-    _claim: Claim,
+    _claim: Arc<Claim>,
 }
 
 struct State {
     connection: QuietConnection,
     /// How long the transaction was open, once it is over.
     held: Option<Duration>,
+    /// The file at its end, if it alone is the snapshot.
+    file: Option<FileState>,
 }
 
 /// The growth of the log while the snapshot pins it.
 struct LogWatch {
     file: Arc<RawFile>,
+    index: Arc<RawFile>,
     start: u64,
     limit: u64,
 }
@@ -71,6 +78,11 @@ impl Snapshot {
         Self::open_within(path, options, EXACT_ATTEMPTS)
     }
 
+    /// Beside connections of this process that `claim` keeps the descriptors of; `path` is the claimed one.
+    pub(super) fn open_beside(path: &Path, options: &Options, claim: &Arc<Claim>) -> Result<Self> {
+        Self::open_claimed(path.to_owned(), Arc::clone(claim), options, EXACT_ATTEMPTS)
+    }
+
     /// As if writers had left no quiet moment: for tests of what follows then.
     #[doc(hidden)]
     pub fn open_amid_commits(path: &Path, options: &Options) -> Result<Self> {
@@ -79,7 +91,12 @@ impl Snapshot {
 
     fn open_within(path: &Path, options: &Options, attempts: u32) -> Result<Self> {
         let path = locate(path)?;
-        let claim = Claim::take(&path)?; // First: it closes our descriptors after the connection, on every path.
+        let claim = Arc::new(Claim::take(&path)?);
+        Self::open_claimed(path, claim, options, attempts)
+    }
+
+    /// The claim comes first: it closes our descriptors after the connection, on every path.
+    fn open_claimed(path: PathBuf, claim: Arc<Claim>, options: &Options, attempts: u32) -> Result<Self> {
         let mut warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
@@ -116,12 +133,14 @@ impl Snapshot {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref());
         let log = match log {
-            Some((file, _)) => Some(LogWatch { start: file.metadata()?.len(), file, limit: options.max_wal_growth }),
+            Some((file, index)) => {
+                Some(LogWatch { start: file.metadata()?.len(), file, index, limit: options.max_wal_growth })
+            }
             None => None,
         };
         let header_bytes = if log.is_none() { Some(read_start(&raw)?) } else { None };
         let mut snapshot = Self {
-            state: Mutex::new(State { connection, held: None }),
+            state: Mutex::new(State { connection, held: None, file: None }),
             exact,
             image,
             free,
@@ -232,10 +251,28 @@ impl Snapshot {
             return Ok(());
         }
         self.check_files()?;
+        state.file = self.file_alone()?;
         state.connection.end().map_err(|error| explain(&self.path, error))?;
         state.held = Some(self.since.elapsed());
         self.released.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// The state of the file, if every frame up to the mark has been copied into it. Within the transaction, so that it stays so.
+    fn file_alone(&self) -> Result<Option<FileState>> {
+        let (Some(watch), Some(log)) = (&self.log, &self.position.log) else { return Ok(None) };
+        let mut copied = [0; 4];
+        let got = watch.index.read_at(COPIED_AT, &mut copied);
+        got.map_err(|error| watch.index.read_error(COPIED_AT, copied.len(), error))?;
+        let same_log = read_index(&watch.index)?.is_some_and(|now| now.salts == log.salts());
+        if log.max_frame > 0 && !(same_log && u32::from_ne_bytes(copied) >= log.max_frame) {
+            return Ok(None);
+        }
+        let state = FileState::of(&self.raw.metadata()?);
+        // The clock of the file system ticks every few milliseconds: what is written within one tick does not show.
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64 - state.changed;
+        std::thread::sleep(CLOCK_TICK.saturating_sub(Duration::from_nanos(age.max(0) as u64)));
+        Ok(Some(state))
     }
 
     fn check_files(&self) -> Result<()> {
@@ -308,7 +345,8 @@ impl Session for Snapshot {
     }
 
     fn position(&self) -> Result<serde_json::Value> {
-        serde_json::to_value(&self.position)
+        let position = Position { file: self.state().file, ..self.position.clone() };
+        serde_json::to_value(&position)
             .map_err(|error| Error::refused(self.raw.name(), format!("its position cannot be written: {error}"), ""))
     }
 
@@ -351,14 +389,14 @@ impl Reader for PageReader<'_> {
     }
 }
 
-fn is_wal(connection: &QuietConnection, path: &Path) -> Result<bool> {
+pub(super) fn is_wal(connection: &QuietConnection, path: &Path) -> Result<bool> {
     let mode: String =
         connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(|error| explain(path, error))?;
     Ok(mode == "wal")
 }
 
 /// The log and the wal-index; both exist while a read transaction in WAL mode is open.
-fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
+pub(super) fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
     if !beside(claim.path(), "-shm").exists() {
         return Err(Error::refused(
             claim.path().display().to_string(),

@@ -4,6 +4,9 @@
 use super::header::Malformed;
 use super::log::checksum;
 
+/// Where, behind both copies, the number of frames stands that have been copied into the database (`nBackfill`, §2.2), in bytes.
+pub const COPIED_AT: u64 = 96;
+
 /// Bytes that hold both copies.
 pub const INDEX_HEADER_SIZE: usize = 96;
 const COPY: usize = 48;

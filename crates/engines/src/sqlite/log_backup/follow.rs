@@ -1,0 +1,322 @@
+//! Following a log: read transactions that overlap, so that no frame can be lost between one set and the next, and the checkpoints
+//! that keep the log short all the same. Why that is so stands in `docs/engines/sqlite-log.md`, "What holds the log".
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::super::connection::{Patience, QuietConnection, explain, read_index};
+use super::super::log::FRAME_HEADER_SIZE;
+use super::super::position::LogPosition;
+use super::super::source::Snapshot;
+use super::super::wal_index::IndexHeader;
+use super::end::{End, now};
+use super::join::Joining;
+use super::look::Lookout;
+use super::session::{Content, Database, EXACT_ATTEMPTS, LogBackup};
+use super::stretch::{Sighting, Stretch};
+use crate::Options;
+
+/// How long a follower tries to come between writers when the log has to be restarted; longer the longer the log is, up to `LONGEST_WAIT`.
+const WRITER_WAIT: Duration = Duration::from_millis(250);
+/// See `WRITER_WAIT`.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Most bytes of commits that may have come meanwhile.
+const MEANWHILE: u64 = 16 << 20;
+/// How often it tries.
+const BETWEEN_TRIES: Duration = Duration::from_secs(1);
+
+/// A database whose log is followed. Connections are dropped before the descriptors in `database`.
+pub struct Follower {
+    /// Takes the write lock for a moment; there from the first time on.
+    writer: Option<Connection>,
+    /// Inside a read transaction, always.
+    hold: QuietConnection,
+    /// The connection for the next one.
+    spare: QuietConnection,
+    lookout: Lookout,
+    /// Where the last set ended.
+    shipped: End,
+    /// Frames behind `shipped` that have been read already.
+    pending: Vec<Stretch>,
+    /// Behind `pending`; `hold` began here or before.
+    position: End,
+    /// Where `spare` stands, and the set up to there is being shipped.
+    ahead: Option<End>,
+    tried: Option<Instant>,
+    options: Options,
+    database: Database,
+}
+
+impl Follower {
+    /// Opens the database at `path` and holds its log from now on.
+    ///
+    /// # Errors
+    /// As of a backup; or it is not in WAL mode.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let patience = Patience::new(options.lock_timeout, options.halt.clone());
+        let (hold, database) = Database::open(path, &patience)?;
+        let mark = hold.begin_at_mark(&database.path, &database.index, EXACT_ATTEMPTS, &patience)?.header;
+        let spare = QuietConnection::open(&database.path)?;
+        let lookout = Lookout::start(std::sync::Arc::clone(&database.index))?;
+        let position = end_at(&mark, mark.page_size, now());
+        let options = options.clone();
+        let (shipped, pending) = (position.clone(), Vec::new());
+        Ok(Self {
+            writer: None,
+            hold,
+            spare,
+            lookout,
+            shipped,
+            pending,
+            position,
+            ahead: None,
+            tried: None,
+            options,
+            database,
+        })
+    }
+
+    /// Goes on from the first of `bases`, where other runs ended, that the log continues; gives which.
+    ///
+    /// # Errors
+    /// It continues none of them; the reason is that of the first.
+    pub fn join(&mut self, bases: &[End]) -> Result<usize> {
+        let patience = self.patience();
+        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
+        let mut refusal = None;
+        for (at, base) in bases.iter().enumerate() {
+            let now = now().max(base.time().unwrap_or(i64::MIN));
+            let joining = Joining {
+                log: &self.database.log,
+                raw: &self.database.raw,
+                mark: &mark.header,
+                base,
+                held: false,
+                sightings: &[],
+                now,
+            };
+            match joining.stretches() {
+                Ok(stretches) => {
+                    (self.shipped, self.pending) = (base.clone(), stretches);
+                    self.advance(end_at(&mark.header, base.page_size, now))?;
+                    return Ok(at);
+                }
+                Err(apart) => {
+                    refusal.get_or_insert(apart.into_error(&self.database.log, base, &mark.header));
+                }
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
+    }
+
+    /// A snapshot of now, for a full of which [`join_own`](Self::join_own) is told when it is durable.
+    ///
+    /// # Errors
+    /// As of any backup.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::open_beside(&self.database.path, &self.options, &self.database.claim)
+    }
+
+    /// Goes on from a full that was taken through [`snapshot`](Self::snapshot).
+    pub fn join_own(&mut self, full: End) {
+        (self.shipped, self.position) = (full.clone(), full);
+        self.pending.clear();
+    }
+
+    /// True when there are commits that have not been shipped.
+    ///
+    /// # Errors
+    /// The files are not those of the database any more.
+    pub fn has_news(&self) -> Result<bool> {
+        self.database.check_files()?;
+        let known = self.position.log.as_ref().map(|log| (log.salts(), log.max_frame));
+        let now = read_index(&self.database.index)?.map(|now| (now.salts, now.max_frame));
+        Ok(!self.pending.is_empty() || now.is_some_and(|now| now.1 > 0 && Some(now) != known))
+    }
+
+    /// Everything that was committed since the last set, held until [`shipped`](Self::shipped); `None` when nothing was. After a failure to store
+    /// it, it may be asked again.
+    ///
+    /// # Errors
+    /// Frames are missing: files were changed past SQLite.
+    pub fn next_set(&mut self) -> Result<Option<LogBackup>> {
+        let until = now();
+        let patience = self.patience();
+        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
+        let (fresh, seen) = self.join_held(&mark.header)?;
+        let stretches: Vec<Stretch> = self.pending.iter().cloned().chain(fresh).collect();
+        self.ahead = Some(end_at(&mark.header, self.shipped.page_size, seen));
+        let content = Content { stretches, first: self.shipped.clone(), until };
+        let set = LogBackup::new(content, None, self.database.clone())?;
+        if set.is_none() {
+            self.ahead = None;
+            self.end_spare()?;
+        }
+        Ok(set)
+    }
+
+    /// The set that [`next_set`](Self::next_set) gave is durable, and ends at `end`.
+    ///
+    /// # Errors
+    /// SQLite cannot end a transaction.
+    pub fn shipped(&mut self, end: End) -> Result<()> {
+        let Some(ahead) = self.ahead.take() else { return Ok(()) };
+        if let Some(log) = &end.log {
+            self.lookout.forget(log.salts(), log.max_frame);
+        }
+        self.shipped = end;
+        self.pending.clear();
+        self.advance(ahead)
+    }
+
+    /// Bytes of the log up to where it was shipped.
+    pub fn log_bytes(&self) -> u64 {
+        let frame = FRAME_HEADER_SIZE as u64 + u64::from(self.shipped.page_size);
+        self.position.log.as_ref().map_or(0, |log| u64::from(log.max_frame) * frame)
+    }
+
+    /// Copies the log into the database and makes the next writer restart it, if it has `limit` bytes and nobody else stands in the way; true
+    /// when it could be done. Afterwards a set should be shipped soon.
+    ///
+    /// # Errors
+    /// SQLite fails, or frames are missing.
+    pub fn shorten(&mut self, limit: u64) -> Result<bool> {
+        let times = u32::try_from(self.log_bytes() / limit.max(1)).unwrap_or(u32::MAX);
+        let waited = times > 4 || self.tried.is_none_or(|tried| tried.elapsed() >= BETWEEN_TRIES);
+        if !waited || !self.pending.is_empty() || self.log_bytes() < limit {
+            return Ok(false);
+        }
+        self.tried = Some(Instant::now());
+        checkpoint(&self.spare, &self.database.path)?;
+        if !self.lock_writers(WRITER_WAIT.saturating_mul(times).min(LONGEST_WAIT))? {
+            return Ok(false);
+        }
+        let done = self.shorten_locked();
+        let unlocked = self.writer.as_ref().map_or(Ok(()), |writer| writer.execute_batch("ROLLBACK"));
+        unlocked.map_err(|error| explain(&self.database.path, error))?;
+        done
+    }
+
+    /// While nobody can commit.
+    fn shorten_locked(&mut self) -> Result<bool> {
+        let patience = Patience::new(WRITER_WAIT, self.options.halt.clone());
+        let (path, index) = (&self.database.path, &self.database.index);
+        let mark = self.spare.begin_at_mark(path, index, EXACT_ATTEMPTS, &patience)?.header;
+        let same_log = self.position.log.as_ref().is_some_and(|log| log.salts() == mark.salts);
+        let (stretches, seen) = self.join_held(&mark)?;
+        let meanwhile: u64 = stretches.iter().map(Stretch::bytes).sum();
+        if !same_log || meanwhile > MEANWHILE {
+            self.end_spare()?;
+            return Ok(false);
+        }
+        let copied = stretches.into_iter().map(|stretch| stretch.into_memory());
+        self.pending = copied.collect::<std::io::Result<_>>().map_err(|e| self.database.log.read_error(0, 0, e))?;
+        // The spare holds everything from here on; what lies before is in memory.
+        self.advance(end_at(&mark, self.shipped.page_size, seen))?;
+        let all_copied = checkpoint(&self.spare, &self.database.path)?;
+        // Now that every frame is in the database, a transaction that begins reads from that alone, and lets the log be restarted.
+        let again = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
+        if (again.header.salts, again.header.max_frame) == (mark.salts, mark.max_frame) {
+            let position = self.position.clone();
+            self.advance(position)?;
+        } else {
+            self.end_spare()?;
+        }
+        Ok(all_copied)
+    }
+
+    /// Takes the write lock; false when a writer has it for too long.
+    fn lock_writers(&mut self, wait: Duration) -> Result<bool> {
+        let path = &self.database.path;
+        if self.writer.is_none() {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let open = || {
+                let writer = Connection::open_with_flags(path, flags)?;
+                writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                // SQLite's own waiting sleeps between its tries, and a writer without pauses has the lock again by then.
+                writer.busy_timeout(Duration::ZERO)?;
+                Ok(writer)
+            };
+            self.writer = Some(open().map_err(|error| explain(path, error))?);
+        }
+        let Some(writer) = &self.writer else { return Ok(false) };
+        let begun = Instant::now();
+        while begun.elapsed() < wait {
+            match writer.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => std::thread::yield_now(),
+                Err(error) => return Err(explain(path, error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What lies between `position` and a mark; and when that was seen.
+    fn join_held(&self, mark: &IndexHeader) -> Result<(Vec<Stretch>, i64)> {
+        let last = self.pending.last().and_then(|stretch| stretch.groups.last()).map(|group| group.time);
+        let floor = last.or(self.shipped.time()).unwrap_or(i64::MIN);
+        let seen = now().max(floor);
+        let at_least = |sighting: Sighting| Sighting { time: sighting.time.max(floor).min(seen), ..sighting };
+        let sightings: Vec<Sighting> = self.lookout.seen().into_iter().map(at_least).collect();
+        let joining = Joining {
+            log: &self.database.log,
+            raw: &self.database.raw,
+            mark,
+            base: &self.position,
+            held: true,
+            sightings: &sightings,
+            now: seen,
+        };
+        match joining.stretches() {
+            Ok(stretches) => Ok((stretches, seen)),
+            Err(apart) => Err(apart.into_error(&self.database.log, &self.position, mark)),
+        }
+    }
+
+    /// The spare's transaction is the one that holds from now on.
+    fn advance(&mut self, position: End) -> Result<()> {
+        self.hold.end().map_err(|error| explain(&self.database.path, error))?;
+        std::mem::swap(&mut self.hold, &mut self.spare);
+        self.position = position;
+        Ok(())
+    }
+
+    fn end_spare(&self) -> Result<()> {
+        self.spare.end().map_err(|error| explain(&self.database.path, error))
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::new(self.options.lock_timeout, self.options.halt.clone())
+    }
+}
+
+/// Where a mark is.
+fn end_at(mark: &IndexHeader, page_size: u32, seen: i64) -> End {
+    let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
+    End {
+        page_size,
+        pages: mark.pages,
+        change_counter: None,
+        file: None,
+        log: Some(LogPosition::new(mark.salts, mark.max_frame, sums, 0)),
+        at: super::end::show_time(seen),
+    }
+}
+
+/// Copies what may be copied into the database, without waiting for anybody; true when that is every frame.
+fn checkpoint(connection: &Connection, path: &Path) -> Result<bool> {
+    let ask = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], ask) {
+        Ok((frames, copied)) => Ok(frames == copied),
+        Err(error)
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(explain(path, error)),
+    }
+}

@@ -1,0 +1,348 @@
+//! Log sets in a chain: which of them continue what, how far they reach, and where one is missing. Pure.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::{Choice, FoundSet, list, moment, title};
+
+/// A place in a write-ahead log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPoint {
+    /// The log, by its salts.
+    pub log: u64,
+    /// The last frame before this place; 0 at the log's beginning.
+    pub frame: u32,
+    /// The log's running checksum there, where it is known and means something.
+    pub checksum: Option<u64>,
+}
+
+impl LogPoint {
+    /// True when both may be the same place.
+    pub fn is(&self, other: &Self) -> bool {
+        let sums = self.checksum.zip(other.checksum);
+        (self.log, self.frame) == (other.log, other.frame) && sums.is_none_or(|(one, other)| one == other)
+    }
+}
+
+/// The frames of one log in a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameSpan {
+    /// The log, by its salts.
+    pub log: u64,
+    /// Number of the first one.
+    pub first: u32,
+    /// Number of the last one.
+    pub last: u32,
+}
+
+/// Where a set begins and ends, as far as the log and the clock tell; from its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Where the predecessor of a log set ended.
+    pub first: Option<LogPoint>,
+    /// Where it ends; `None` of a database without a log.
+    pub last: Option<LogPoint>,
+    /// When its first commit was seen; of other sets as `at`.
+    pub from: i64,
+    /// When its last commit was seen, in microseconds since 1970.
+    pub at: i64,
+    /// Until when nothing else was committed.
+    pub until: i64,
+    /// The frames in a log set, in order.
+    pub spans: Vec<FrameSpan>,
+}
+
+impl Reach {
+    /// True when this log set holds frames behind `place`, which is within it or where it begins.
+    fn goes_on_from(&self, place: &LogPoint) -> bool {
+        let within =
+            |span: &FrameSpan| span.log == place.log && span.first - 1 <= place.frame && place.frame <= span.last;
+        self.first.as_ref().is_some_and(|first| first.is(place))
+            || self.spans.iter().any(within) && !self.last.as_ref().is_some_and(|last| last.is(place))
+    }
+}
+
+/// The log sets among those that were found, and how they join.
+pub(super) struct Logs<'a> {
+    found: &'a [FoundSet],
+    /// Log sets by the set that they name as their predecessor.
+    successors: HashMap<Uuid, Vec<usize>>,
+    /// By place in the list: how far one comes from there, through successors.
+    farthest: HashMap<usize, i64>,
+}
+
+/// Where a walk along the log sets ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    /// A full, perhaps its differential, and log sets, in order.
+    pub sets: Vec<usize>,
+    /// Until when the last of them reaches.
+    pub until: i64,
+}
+
+impl<'a> Logs<'a> {
+    /// Looks at all of them.
+    ///
+    /// # Errors
+    /// A log set does not tell where it begins and ends.
+    pub fn new(found: &'a [FoundSet]) -> Result<Self> {
+        let whole = |at: &usize| found[*at].kind == SetKind::Log && found[*at].incomplete.is_none();
+        let mut logs: Vec<usize> = (0..found.len()).filter(whole).collect();
+        if let Some(&silent) = logs.iter().find(|&&at| found[at].reach.is_none()) {
+            return Err(Error::refused(
+                title(&found[silent]),
+                "where it belongs among the others stands in its manifest, which cannot be read",
+                "encrypted media tell it only with --key",
+            ));
+        }
+        let mut successors: HashMap<Uuid, Vec<usize>> = HashMap::new();
+        for &at in &logs {
+            if let Some(base) = found[at].base {
+                successors.entry(base).or_default().push(at);
+            }
+        }
+        // Successors reach farther than what they follow: from the end on, each is known before it is asked for.
+        let until = |at: usize| found[at].reach.as_ref().map_or(i64::MIN, |reach| reach.until);
+        logs.sort_by_key(|&at| Reverse((until(at), found[at].started_at)));
+        let mut made = Self { found, successors, farthest: HashMap::new() };
+        for at in logs {
+            let next = made.next(at).map_or(i64::MIN, |next| made.reaches(next));
+            made.farthest.insert(at, until(at).max(next));
+        }
+        Ok(made)
+    }
+
+    fn reaches(&self, log: usize) -> i64 {
+        self.farthest.get(&log).copied().unwrap_or(i64::MIN)
+    }
+
+    fn reach(&self, at: usize) -> Option<&'a Reach> {
+        self.found[at].reach.as_ref()
+    }
+
+    /// The log set that continues another, which itself is one; of several the one that leads farthest.
+    fn next(&self, log: usize) -> Option<usize> {
+        let end = self.reach(log)?.last?;
+        let named = self.successors.get(&self.found[log].backup_set_id)?.iter().copied();
+        let joins = |next: &usize| {
+            *next != log && self.reach(*next).and_then(|reach| reach.first).is_some_and(|first| first.is(&end))
+        };
+        named.filter(joins).max_by_key(|&next| self.reaches(next))
+    }
+
+    /// The log set that goes on from a full or a differential: its successor, or one that was made while it was.
+    fn first(&self, base: usize) -> Option<usize> {
+        let end = self.reach(base)?.last?;
+        let set = &self.found[base];
+        let of_it = |log: &usize| {
+            let other = &self.found[*log];
+            let may_be = set.database.is_none() || other.database.is_none() || set.database == other.database;
+            may_be && self.reach(*log).is_some_and(|reach| reach.goes_on_from(&end))
+        };
+        let later = |log: usize| (self.reaches(log), self.reach(log).map_or(i64::MIN, |reach| reach.until));
+        self.farthest.keys().copied().filter(of_it).max_by_key(|&log| (later(log), Reverse(log)))
+    }
+
+    /// Everything from a full, or a differential of it, as far as log sets go on.
+    pub fn path(&self, full: usize, differential: Option<usize>) -> Path {
+        let base = differential.unwrap_or(full);
+        let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
+        let mut until = self.reach(base).map_or(self.found[base].started_at, |reach| reach.until);
+        let mut next = self.first(base);
+        // What media say may go round in a circle.
+        let mut met = HashSet::new();
+        while let Some(log) = next.filter(|&log| met.insert(log)) {
+            sets.push(log);
+            until = self.reach(log).map_or(until, |reach| reach.until);
+            next = self.next(log);
+        }
+        Path { sets, until }
+    }
+
+    /// What stands between a path's end and log sets of the same database that are later and cannot be reached.
+    pub fn gap(&self, path: &Path) -> Option<Error> {
+        let base = &self.found[path.sets[0]];
+        let same = |at: usize| base.database.is_none() || self.found[at].database == base.database;
+        let taken: HashSet<usize> = path.sets.iter().copied().collect();
+        let reached: HashSet<Uuid> = path.sets.iter().map(|&at| self.found[at].backup_set_id).collect();
+        let beyond = |at: &usize| {
+            same(*at) && !taken.contains(at) && self.reach(*at).is_some_and(|reach| reach.until > path.until)
+        };
+        // The first of them is the one whose predecessor is missing.
+        let broken = self
+            .farthest
+            .keys()
+            .copied()
+            .filter(beyond)
+            .min_by_key(|&at| (self.reach(at).map_or(i64::MAX, |reach| reach.until), self.found[at].started_at))?;
+        let set = &self.found[broken];
+        let wanted = set.base?;
+        let why = match self.found.iter().find(|other| other.backup_set_id == wanted) {
+            None => format!("continues backup set {wanted}, which is not there"),
+            Some(other) => match &other.incomplete {
+                Some(why) => format!("continues {}, which is not whole: {why}", title(other)),
+                None if reached.contains(&wanted) => {
+                    format!("says that it continues {}, and begins elsewhere in the log than that ends", title(other))
+                }
+                None => format!("continues {}, which does not lead to the others", title(other)),
+            },
+        };
+        let end = path.sets.last().map_or_else(String::new, |&at| title(&self.found[at]));
+        Some(Error::incomplete(
+            title(set),
+            format!(
+                "{why}; without it {end} is the last that can be restored, up to {}",
+                moment::show_with_local(path.until)
+            ),
+            format!(
+                "name its families too, with --from; or restore up to there with --stop-at '{}'",
+                moment::show(path.until)
+            ),
+        ))
+    }
+
+    /// The shortest way to `stop`: from the newest full or differential before it.
+    ///
+    /// # Errors
+    /// The time is before the first position, behind the last one, or in a gap.
+    pub fn up_to(&self, bases: &[(usize, Option<usize>)], stop: i64) -> Result<Path> {
+        let at = |&(full, differential): &(usize, Option<usize>)| {
+            self.reach(differential.unwrap_or(full)).map_or(i64::MAX, |reach| reach.at)
+        };
+        let mut before: Vec<_> = bases.iter().filter(|base| at(base) <= stop).collect();
+        before.sort_by_key(|base| Reverse((at(base), base.1.is_some())));
+        let mut farthest: Option<Path> = None;
+        for &&(full, differential) in &before {
+            let mut path = self.path(full, differential);
+            if path.until >= stop {
+                let enough = path.sets.iter().position(|&set| {
+                    self.found[set].kind == SetKind::Log && self.reach(set).is_some_and(|reach| reach.until >= stop)
+                });
+                let base_is_enough = self.reach(differential.unwrap_or(full)).is_some_and(|reach| reach.until >= stop);
+                let kept = if base_is_enough {
+                    1 + usize::from(differential.is_some())
+                } else {
+                    enough.map_or(0, |at| at + 1)
+                };
+                path.sets.truncate(kept);
+                return Ok(path);
+            }
+            if farthest.as_ref().is_none_or(|known| known.until < path.until) {
+                farthest = Some(path);
+            }
+        }
+        let asked = format!("--stop-at '{}'", moment::show(stop));
+        let first = bases.iter().map(at).min().filter(|&first| first < i64::MAX);
+        let (Some(first), last) = (first, farthest) else {
+            return Err(Error::refused(
+                asked,
+                format!("no full tells when it was taken:{}", list(self.found)),
+                "choose with --set ID",
+            ));
+        };
+        let Some(path) = last else {
+            let last =
+                bases.iter().map(|&(full, differential)| self.path(full, differential).until).max().unwrap_or(first);
+            return Err(self.out_of_range(&asked, "is before", first, last));
+        };
+        // A gap explains it, if what is asked for is behind it.
+        let later = self.farthest.keys().any(|&log| self.reach(log).is_some_and(|reach| reach.until >= stop));
+        match self.gap(&path).filter(|_| later) {
+            Some(gap) => Err(gap),
+            None => Err(self.out_of_range(&asked, "is behind", first, path.until)),
+        }
+    }
+
+    fn out_of_range(&self, asked: &str, which: &str, first: i64, last: i64) -> Error {
+        Error::refused(
+            asked,
+            format!(
+                "{which} what these sets can be restored to: from {} to {}",
+                moment::show_with_local(first),
+                moment::show_with_local(last)
+            ),
+            "give a time between; without --stop-at the newest is meant",
+        )
+    }
+
+    /// A way to a log set that was named.
+    ///
+    /// # Errors
+    /// It has a gap.
+    pub fn to(&self, log: usize, bases: &[(usize, Option<usize>)]) -> Result<Path> {
+        let at = |&(full, differential): &(usize, Option<usize>)| {
+            self.reach(differential.unwrap_or(full)).map_or(i64::MIN, |reach| reach.at)
+        };
+        let mut bases = bases.to_vec();
+        bases.sort_by_key(|base| Reverse(at(base)));
+        let mut farthest: Option<Path> = None;
+        for (full, differential) in bases {
+            let mut path = self.path_through(full, differential, log);
+            if let Some(place) = path.sets.iter().position(|&set| set == log) {
+                path.sets.truncate(place + 1);
+                path.until = self.reach(log).map_or(path.until, |reach| reach.until);
+                return Ok(path);
+            }
+            if farthest.as_ref().is_none_or(|known| known.until < path.until) {
+                farthest = Some(path);
+            }
+        }
+        let gap = farthest.and_then(|path| self.gap(&path));
+        Err(gap.unwrap_or_else(|| {
+            let id = self.found[log].base.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+            Error::incomplete(
+                title(&self.found[log]),
+                format!("what it continues, backup set {id}, is not there, or does not lead to it from a full"),
+                "name the families of the sets before it too, with --from",
+            )
+        }))
+    }
+
+    /// The path from a base; where log sets fork, towards `log`.
+    fn path_through(&self, full: usize, differential: Option<usize>, log: usize) -> Path {
+        let base = differential.unwrap_or(full);
+        // Backwards from the log set along what each names, to the first that goes on from the base.
+        let mut back = vec![log];
+        while let Some(&last) = back.last() {
+            let goes_on = self.reach(base).and_then(|reach| reach.last).zip(self.reach(last));
+            if goes_on.is_some_and(|(end, reach)| reach.goes_on_from(&end)) {
+                let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
+                sets.extend(back.iter().rev());
+                return Path { sets, until: self.reach(log).map_or(0, |reach| reach.until) };
+            }
+            let before = self.farthest.keys().copied().find(|&other| {
+                Some(self.found[other].backup_set_id) == self.found[last].base && !back.contains(&other)
+            });
+            let joined = before.filter(|&other| {
+                let ends = self.reach(other).and_then(|reach| reach.last);
+                ends.zip(self.reach(last).and_then(|reach| reach.first)).is_some_and(|(one, other)| one.is(&other))
+            });
+            match joined {
+                Some(other) => back.push(other),
+                None => break,
+            }
+        }
+        self.path(full, differential)
+    }
+}
+
+/// Fulls, alone and with each of their differentials, that are whole.
+pub(super) fn bases(found: &[FoundSet]) -> Vec<(usize, Option<usize>)> {
+    let whole = |kind: SetKind| move |at: &usize| found[*at].kind == kind && found[*at].incomplete.is_none();
+    let fulls = (0..found.len()).filter(whole(SetKind::Full));
+    let with = |full: usize| {
+        let of_it = move |at: &usize| found[*at].base == Some(found[full].backup_set_id);
+        let differentials = (0..found.len()).filter(whole(SetKind::Differential)).filter(of_it);
+        std::iter::once((full, None)).chain(differentials.map(move |at| (full, Some(at))))
+    };
+    fulls.flat_map(with).collect()
+}
+
+/// True when log sets are to be put in order for `choice`.
+pub(super) fn concerns(found: &[FoundSet], choice: &Choice) -> bool {
+    choice.stop_at.is_some() || found.iter().any(|set| set.kind == SetKind::Log)
+}

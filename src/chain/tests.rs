@@ -1,0 +1,299 @@
+//! Which sets are chosen, and what is refused.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
+    FoundSet {
+        backup_set_id: Uuid::from_u128(id << 96),
+        media_set_id: Uuid::from_u128((id + 100) << 96),
+        kind,
+        base: base.map(|id| Uuid::from_u128(id << 96)),
+        started_at: at,
+        incomplete: None,
+        interrupted: false,
+        database: Some("/data/app.db".into()),
+        names: vec![format!("{id}.bore")],
+        reach: None,
+    }
+}
+
+fn full(id: u128, at: i64) -> FoundSet {
+    set(id, SetKind::Full, None, at)
+}
+
+#[test]
+fn within_one_chain_the_newest_point_is_meant() {
+    let found = [set(3, SetKind::Differential, Some(1), 30), full(1, 10), set(2, SetKind::Differential, Some(1), 20)];
+    assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 0]);
+}
+
+#[test]
+fn two_chains_are_refused_with_the_list_unless_one_is_chosen() {
+    let found = [full(1, 10), full(2, 20)];
+    let text = choose(&found, &Choice::default()).unwrap_err().to_string();
+    assert!(text.contains("more than one chain") && text.contains("--latest"), "{text}");
+    assert_eq!(choose(&found, &Choice { latest: true, ..Choice::default() }).unwrap().sets, [1]);
+    assert_eq!(choose(&found, &Choice { set: Some("00000001".into()), ..Choice::default() }).unwrap().sets, [0]);
+    assert!(choose(&found, &Choice { set: Some("0000".into()), ..Choice::default() }).is_err());
+    assert!(choose(&found, &Choice { set: Some("9".into()), ..Choice::default() }).is_err());
+}
+
+#[test]
+fn a_differential_without_its_full_is_refused() {
+    let found = [full(1, 10), set(2, SetKind::Differential, Some(9), 20)];
+    let choice = Choice { set: Some("00000002".into()), ..Choice::default() };
+    assert!(choose(&found, &choice).unwrap_err().to_string().contains("is not there"));
+    assert!(choose(&found[1..], &Choice::default()).unwrap_err().to_string().contains("is not there"));
+}
+
+#[test]
+fn an_incomplete_newer_set_is_named_never_skipped_in_silence() {
+    let broken =
+        FoundSet { incomplete: Some("family 2 of 4 missing".into()), ..set(2, SetKind::Differential, Some(1), 20) };
+    let sequence = choose(&[full(1, 10), broken], &Choice::default()).unwrap();
+    assert_eq!(sequence.sets, [0]);
+    assert!(sequence.warnings[0].contains("family 2 of 4 missing"));
+}
+
+#[test]
+fn of_an_interrupted_replacement_the_new_set_is_meant() {
+    let old = FoundSet { interrupted: true, names: vec!["app.bore".into()], ..full(1, 10) };
+    let new = FoundSet { names: vec!["app.bore".into()], ..full(2, 20) };
+    assert_eq!(choose(&[old.clone(), new], &Choice::default()).unwrap().sets, [1]);
+    assert!(choose(&[old, full(2, 20)], &Choice::default()).is_err(), "a set of other names replaces nothing");
+}
+
+#[test]
+fn the_latest_of_two_databases_is_not_chosen_for_the_user() {
+    let other = FoundSet { database: Some("/data/other.db".into()), ..full(2, 20) };
+    let choice = Choice { latest: true, ..Choice::default() };
+    assert!(choose(&[full(1, 10), other], &choice).unwrap_err().to_string().contains("/data/other.db"));
+}
+
+#[test]
+fn of_sets_that_do_not_tell_their_database_the_latest_is_not_chosen_either() {
+    let silent = |id, at| FoundSet { database: None, ..full(id, at) };
+    let choice = Choice { latest: true, ..Choice::default() };
+    for found in [[silent(1, 10), silent(2, 20)], [full(1, 10), silent(2, 20)], [silent(1, 10), full(2, 20)]] {
+        assert!(choose(&found, &choice).unwrap_err().to_string().contains("--key"));
+    }
+    assert_eq!(choose(&[silent(1, 10)], &choice).unwrap().sets, [0]);
+}
+
+#[test]
+fn a_differential_is_later_than_its_full_whatever_the_clock_said_and_the_clock_is_doubted() {
+    let found = [full(1, 100), set(2, SetKind::Differential, Some(1), 40)];
+    assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1]);
+    let doubts = clock_doubts(&found, 200);
+    assert!(doubts.len() == 1 && doubts[0].contains("before its full") && doubts[0].contains("--set"));
+    let doubts = clock_doubts(&[full(1, 2 * CLOCK_TOLERANCE)], 0);
+    assert!(doubts.len() == 1 && doubts[0].contains("in the future"));
+    assert!(clock_doubts(&[full(1, CLOCK_TOLERANCE)], 0).is_empty());
+}
+
+#[test]
+fn nothing_at_all_is_an_error_that_says_so() {
+    assert!(choose(&[], &Choice::default()).unwrap_err().to_string().contains("no backup set"));
+}
+
+/// Log sets: what follows what.
+mod logs {
+    use proptest::prelude::*;
+
+    use super::super::log::{FrameSpan, LogPoint};
+    use super::*;
+
+    /// A place that is where it is for its number alone.
+    fn place(number: i64) -> LogPoint {
+        LogPoint { log: 7, frame: number as u32 * 10, checksum: Some(number as u64) }
+    }
+
+    /// A full that ends at a place, seen at that time.
+    fn full_at(id: u128, number: i64) -> FoundSet {
+        let reach = Reach {
+            first: None,
+            last: Some(place(number)),
+            from: number,
+            at: number,
+            until: number,
+            spans: Vec::new(),
+        };
+        FoundSet { reach: Some(reach), ..full(id, number) }
+    }
+
+    fn differential_at(id: u128, of: u128, number: i64) -> FoundSet {
+        FoundSet { kind: SetKind::Differential, base: Some(Uuid::from_u128(of << 96)), ..full_at(id, number) }
+    }
+
+    /// A log set from one place to another, both seen at that time.
+    fn log(id: u128, base: u128, from: i64, to: i64) -> FoundSet {
+        let spans = vec![FrameSpan { log: 7, first: place(from).frame + 1, last: place(to).frame }];
+        let reach = Reach { first: Some(place(from)), last: Some(place(to)), from, at: to, until: to, spans };
+        FoundSet { reach: Some(reach), ..set(id, SetKind::Log, Some(base), to) }
+    }
+
+    fn stop(at: i64) -> Choice {
+        Choice { stop_at: Some(at), ..Choice::default() }
+    }
+
+    fn text(found: &[FoundSet], choice: &Choice) -> String {
+        choose(found, choice).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_log_sets_behind_a_full_are_taken_in_order() {
+        let found = [log(3, 2, 20, 30), full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 2, 0, 3]);
+        assert_eq!(choose(&found, &stop(25)).unwrap().sets, [1, 2, 0]);
+        assert_eq!(choose(&found, &stop(20)).unwrap().sets, [1, 2]);
+        assert_eq!(choose(&found, &stop(10)).unwrap().sets, [1]);
+        let named = Choice { set: Some("00000003".into()), ..Choice::default() };
+        assert_eq!(choose(&found, &named).unwrap().sets, [1, 2, 0]);
+    }
+
+    #[test]
+    fn a_time_before_the_first_or_behind_the_last_position_is_refused_with_the_range() {
+        let found = [full_at(1, 1_000_000), log(2, 1, 1_000_000, 3_000_000)];
+        for (at, word) in [(999_999, "is before"), (3_000_001, "is behind")] {
+            let text = text(&found, &stop(at));
+            assert!(text.contains(word), "{text}");
+            assert!(text.contains("1970-01-01T00:00:01Z") && text.contains("1970-01-01T00:00:03Z"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_refused_by_naming_what_is_missing() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40), log(5, 4, 40, 50)];
+        let missing = Uuid::from_u128(3 << 96).to_string();
+        for choice in [Choice::default(), stop(45), Choice { set: Some("00000005".into()), ..Choice::default() }] {
+            let text = text(&found, &choice);
+            assert!(text.contains(&missing) && text.contains("is not there"), "{text}");
+        }
+        assert_eq!(choose(&found, &stop(20)).unwrap().sets, [0, 1], "before the gap all is well");
+        let mut broken = found.to_vec();
+        broken.push(FoundSet { incomplete: Some("family 2 of 2 missing".into()), ..log(3, 2, 20, 30) });
+        assert!(text(&broken, &Choice::default()).contains("family 2 of 2 missing"));
+    }
+
+    #[test]
+    fn sets_that_say_they_join_and_do_not_are_refused() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 21, 30)];
+        assert!(text(&found, &Choice::default()).contains("begins elsewhere"));
+    }
+
+    #[test]
+    fn a_full_or_a_differential_within_the_log_sets_shortens_the_way() {
+        let found = [full_at(1, 10), log(2, 1, 10, 30), log(3, 2, 30, 50), differential_at(4, 1, 40), full_at(5, 20)];
+        let latest = Choice { latest: true, ..Choice::default() };
+        assert_eq!(choose(&found[..4], &Choice::default()).unwrap().sets, [0, 3, 2]);
+        assert_eq!(choose(&found, &latest).unwrap().sets, [4, 1, 2]);
+        assert_eq!(choose(&found, &stop(45)).unwrap().sets, [0, 3, 2]);
+        assert_eq!(choose(&found, &stop(35)).unwrap().sets, [4, 1, 2]);
+        assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
+    fn a_differential_behind_all_log_sets_is_the_newest_point() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), differential_at(3, 1, 40)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 2]);
+        assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
+    fn of_two_ways_that_go_on_from_one_set_the_farther_is_taken() {
+        let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 20, 30), log(4, 2, 20, 25), log(5, 4, 25, 60)];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn log_sets_that_do_not_tell_where_they_belong_are_refused() {
+        let found = [full_at(1, 10), FoundSet { reach: None, ..log(2, 1, 10, 20) }];
+        assert!(text(&found, &Choice::default()).contains("--key"));
+    }
+
+    #[test]
+    fn sets_that_follow_each_other_in_a_circle_end() {
+        let found = [full_at(1, 10), log(2, 3, 10, 10), log(3, 2, 10, 10)];
+        let _ = choose(&found, &Choice::default());
+        let _ = choose(&found, &Choice { set: Some("00000003".into()), ..Choice::default() });
+    }
+
+    /// Fulls, differentials and log sets of one line of commits 0…`end`: log sets without a gap, some of them gone.
+    fn world() -> impl Strategy<Value = (Vec<FoundSet>, i64)> {
+        let parts = proptest::collection::vec(1..5_i64, 1..8);
+        let others = proptest::collection::vec((0..40_i64, any::<bool>()), 0..5);
+        (parts, others, proptest::collection::vec(any::<bool>(), 8), 0..45_i64).prop_map(
+            |(parts, others, gone, stop)| {
+                let mut found = vec![full_at(1, 0)];
+                let (mut at, mut id) = (0, 1);
+                for (length, gone) in parts.iter().zip(gone) {
+                    let next = log(id + 1, id, at, at + length);
+                    (at, id) = (at + length, id + 1);
+                    // Most are there.
+                    if !gone || id % 3 != 0 {
+                        found.push(next);
+                    }
+                }
+                for (number, is_full) in others {
+                    id += 1;
+                    let number = number.min(at);
+                    found.push(if is_full { full_at(id + 100, number) } else { differential_at(id + 100, 1, number) });
+                }
+                (found, stop)
+            },
+        )
+    }
+
+    /// What a sequence restores to: every set goes on from where the one before it ended, or holds that place.
+    fn walk(found: &[FoundSet], sets: &[usize]) -> (i64, i64) {
+        let reach = |at: usize| found[at].reach.as_ref().unwrap();
+        let mut rest = sets.iter().copied();
+        let first = rest.next().unwrap();
+        assert_eq!(found[first].kind, SetKind::Full);
+        let mut place = reach(first).at;
+        let mut covered = place;
+        for at in rest {
+            match found[at].kind {
+                SetKind::Differential => assert_eq!(found[at].base, Some(found[first].backup_set_id)),
+                SetKind::Log => assert!(reach(at).from <= place && place < reach(at).at, "a gap or a set for nothing"),
+                SetKind::Full => panic!("two fulls"),
+            }
+            (place, covered) = (reach(at).at, covered.max(reach(at).until));
+        }
+        (place, covered)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_chosen_has_no_gap_and_reaches_what_was_asked_for((found, stop_at) in world()) {
+            let reach = |set: &FoundSet| set.reach.clone().unwrap();
+            // By brute force: a time is reached when a full at or before it leads there through log sets that are all there.
+            let reached = |time: i64| found.iter().filter(|set| set.kind != SetKind::Log && reach(set).at <= time).any(|base| {
+                let mut at = reach(base).at;
+                while at < time {
+                    let on = found.iter().filter(|set| set.kind == SetKind::Log).map(reach).find(|log| log.from <= at && at < log.at);
+                    match on {
+                        Some(log) => at = log.at,
+                        None => return false,
+                    }
+                }
+                true
+            });
+            match choose(&found, &stop(stop_at)) {
+                Ok(sequence) => {
+                    let (_, covered) = walk(&found, &sequence.sets);
+                    prop_assert!(covered >= stop_at && reached(stop_at));
+                    prop_assert!(reach(&found[sequence.sets[0]]).at <= stop_at);
+                }
+                Err(error) => prop_assert!(!reached(stop_at), "{} {:?}", error, found),
+            }
+            if let Ok(sequence) = choose(&found, &Choice { latest: true, ..Choice::default() }) {
+                walk(&found, &sequence.sets);
+                let end = reach(&found[*sequence.sets.last().unwrap()]).until;
+                let later = found.iter().any(|set| set.kind == SetKind::Log && reach(set).until > end);
+                prop_assert!(!later, "a later commit was left out in silence");
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `fullbore log follow`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use fullbore::config::Config;
+use fullbore::job::backup::{self, Request};
+use fullbore::job::log::{self, Following};
+use fullbore::{Error, Result, units};
+use fullbore_core::codec::Compression;
+use fullbore_core::device::Device;
+use fullbore_core::media::SetKind;
+
+use super::args::{Log, LogVerb, Shown, Tuning};
+use super::show;
+
+/// What the report calls it.
+pub const COMMAND: &str = "log follow";
+
+/// The flags of `log follow`.
+#[derive(Debug, Args)]
+pub struct Follow {
+    /// The database: sqlite:PATH, in WAL mode.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// The sets to go on from: a full with what belongs to it, in families, directories or patterns. Repeatable [default: a full is taken
+    /// first, into --to].
+    #[arg(long, value_name = "DEVICE")]
+    pub base: Vec<String>,
+    /// Take a full first, instead of ending, where the log continues none of these sets.
+    #[arg(long)]
+    pub full_if_needed: bool,
+    /// Where the sets go: a directory ending in /, or a prefix in a store. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub to: Vec<String>,
+    /// At most one set in so long: 500ms, 1s, 10s, 5m.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: String,
+    /// End after so long [default: at a signal].
+    #[arg(long = "for", value_name = "TIME")]
+    pub lasting: Option<String>,
+    /// Copy the log into the database, and let it begin anew, when it has so many bytes.
+    #[arg(long, value_name = "BYTES", default_value = "4MiB")]
+    pub checkpoint_after: String,
+    /// End when sets cannot be stored and the log has so many bytes.
+    #[arg(long, value_name = "BYTES", default_value = "8GiB")]
+    pub max_wal_growth: String,
+    /// Number of families of each set, spread evenly over the devices [default: one per device].
+    #[arg(long, value_name = "N")]
+    pub stripes: Option<usize>,
+    /// How blocks are packed: none, lz4, zstd[:LEVEL] or gzip[:LEVEL] [default: lz4].
+    #[arg(long, value_name = "CODEC")]
+    pub compression: Option<String>,
+    /// Make missing directories.
+    #[arg(long)]
+    pub mkdir: bool,
+    /// Wait for another backup of the same log instead of refusing.
+    #[arg(long)]
+    pub wait: bool,
+    /// Names for families: as of `backup` [default: {database}-{kind}-{time}-{set}-{family}of{families}.bore].
+    #[arg(long, value_name = "TEMPLATE")]
+    pub name_template: Option<String>,
+    /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable.
+    #[arg(long, value_name = "KEYFILE")]
+    pub encrypt_to: Vec<PathBuf>,
+    /// The key that opens an encrypted base.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
+    /// How long to wait for a lock on the database, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub lock_timeout: u64,
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// Messages and report.
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Log, config: &Config) -> Result<u8> {
+    let LogVerb::Follow(args) = &args.verb;
+    let following = Following {
+        backup: request(args, config)?,
+        full_if_needed: args.full_if_needed,
+        interval: duration("--interval", &args.interval)?,
+        lasting: args.lasting.as_deref().map(|text| duration("--for", text)).transpose()?,
+        checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
+    };
+    super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&args.source)))?;
+    // The last set is stored when a signal has come already.
+    let stores = config.stores()?;
+    let quiet = args.shown.quiet;
+    let told = move |event: log::Event| {
+        if !quiet || matches!(event, log::Event::Failed(..)) {
+            show::event(&event);
+        }
+    };
+    super::with_report(
+        COMMAND,
+        &args.shown,
+        config,
+        |conduct, report| log::follow(&following, conduct, &stores, &told, report),
+        |report| show::follow_result(report, &args.shown),
+    )
+}
+
+fn request(args: &Follow, config: &Config) -> Result<Request> {
+    let compression = args.compression.as_ref().or(config.compression.as_ref());
+    Ok(Request {
+        source: args.source.clone(),
+        to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
+        stripes: args.stripes.or(config.stripes),
+        compression: compression.map_or(Ok(Compression::default()), |text| text.parse())?,
+        knobs: args.tuning.knobs(config),
+        kind: SetKind::Log,
+        copy_only: false,
+        base: args.base.clone(),
+        init: false,
+        mkdir: args.mkdir,
+        wait: args.wait,
+        dry_run: false,
+        measure_limit: false,
+        encrypt_to: if args.encrypt_to.is_empty() { config.encrypt_to.clone() } else { args.encrypt_to.clone() },
+        key: args.key.clone().or_else(|| config.key.clone()),
+        name: String::new(),
+        description: String::new(),
+        name_template: args.name_template.clone(),
+        lock_timeout: Duration::from_secs(args.lock_timeout),
+        max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
+        password_file: None,
+        accept_unverified: false,
+        continue_after_error: false,
+        install_clone_plugin: false,
+        include_other_engines: false,
+    })
+}
+
+/// A time such as 500ms, 10s, 5m or 2h: up to a year, and more than nothing.
+fn duration(option: &str, text: &str) -> Result<Duration> {
+    let wrong = |why: &str| Error::usage(format!("{option} {text}"), why, "write 500ms, 10s, 5m or 2h");
+    let split = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .ok_or_else(|| wrong("the unit is missing"))?;
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(wrong("this is no time")),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong("this is no time"))?;
+    let seconds = number * seconds;
+    if !(0.001..=31_536_000.0).contains(&seconds) {
+        return Err(wrong("it is not from 1 ms to a year"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("--for", "500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("--for", "1.5s").unwrap(), Duration::from_millis(1500));
+        assert_eq!(duration("--for", "2m").unwrap(), Duration::from_secs(120));
+        for bad in ["", "5", "s", "-1s", "0s", "5y", "1e9h", "..s", "99999999d"] {
+            assert!(duration("--for", bad).is_err(), "{bad}");
+        }
+    }
+}

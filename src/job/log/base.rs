@@ -1,0 +1,94 @@
+//! What a log set goes on from: the newest of the sets that `--base` names.
+
+use std::collections::HashSet;
+
+use fullbore_core::media::{Manifest, SetKind};
+use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+use fullbore_engines::sqlite::log_backup::End;
+use uuid::Uuid;
+
+use super::super::backup::{self, about_base};
+use super::super::media;
+use crate::chain;
+
+/// How many sets are tried, of each kind.
+const TRIED: usize = 4;
+
+/// A set that may be gone on from.
+pub struct Tip {
+    /// Its backup-set id.
+    pub id: Uuid,
+    /// Where it ends.
+    pub end: End,
+    /// What it is called.
+    pub title: String,
+    /// True when it was written with a key.
+    pub encrypted: bool,
+}
+
+/// The sets that may be gone on from, likeliest first: the newest log set that nothing continues, then the newest fulls and differentials.
+///
+/// # Errors
+/// None of them is a backup of this database.
+pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
+    let key = media::read_key(request.key.as_deref())?;
+    let found = media::settled(&request.base, stores, |heap| {
+        let nothing = Pool::new(0, 4096)?;
+        let whole = || heap.sets.iter().rev().filter(|found| found.set.incomplete.is_none());
+        let continued: HashSet<Uuid> =
+            whole().filter(|found| found.set.kind == SetKind::Log).filter_map(|found| found.set.base).collect();
+        let (mut tips, mut passed_over) = (Vec::new(), String::new());
+        for logs in [true, false] {
+            let of_kind = |found: &&media::Found| {
+                (found.set.kind == SetKind::Log) == logs && !(logs && continued.contains(&found.set.backup_set_id))
+            };
+            for found in whole().filter(of_kind).take(TRIED) {
+                let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+                let Some(manifest) = set.manifest() else { continue };
+                let title = chain::title(&found.set);
+                match end_of(manifest, request) {
+                    Ok(end) => tips.push(Tip {
+                        id: manifest.backup_set_id,
+                        end,
+                        title,
+                        encrypted: !found.header.keys.is_empty(),
+                    }),
+                    Err(why) => passed_over.push_str(&format!("\n    {title}: {why}")),
+                }
+            }
+        }
+        match (tips.is_empty(), passed_over.is_empty()) {
+            (false, _) => Ok(tips),
+            (true, true) => Err(none("no whole set was found there".into())),
+            (true, false) => Err(none(format!("no set there can be the base:{passed_over}"))),
+        }
+    });
+    found.map_err(about_base)
+}
+
+/// What is worth knowing where the log continues another than the likeliest: what lies between is in no log set.
+pub fn passed_over(tips: &[Tip], taken: usize) -> Option<String> {
+    let likeliest = tips.first().filter(|_| taken > 0)?;
+    Some(format!("the log does not continue {}: it goes on from {}", likeliest.title, tips[taken].title))
+}
+
+fn none(why: String) -> Error {
+    Error::incomplete("--base", why, "take a full first, and name its families")
+}
+
+/// Where the log goes on behind a set; or why it cannot.
+fn end_of(manifest: &Manifest, request: &backup::Request) -> Result<End, String> {
+    if manifest.engine != "sqlite" {
+        return Err(format!("of another engine, {}", manifest.engine));
+    }
+    let database = backup::database_of(&request.source);
+    if manifest.database != database {
+        return Err(format!("of another database, `{}`", manifest.database));
+    }
+    if manifest.copy_only {
+        return Err("taken with --copy-only".into());
+    }
+    End::read(&manifest.position.last).map_err(|bad| format!("its position makes no sense: {bad}"))
+}

@@ -1,0 +1,288 @@
+//! `log follow`: a log set whenever there is something new, until a signal.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fullbore_core::device::{Place, without_password};
+use fullbore_core::media::SetKind;
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+use fullbore_engines::Session;
+use fullbore_engines::sqlite::log_backup::{End, Follower};
+use uuid::Uuid;
+
+use super::super::backup::{self, Predecessor};
+use super::super::{Conduct, exclusive, media};
+use super::{base, database, refuse_clear};
+use crate::report::Report;
+use crate::units::show_bytes;
+
+/// Names of families where none are asked for: sets of one second must have different ones, and there may be very many of them.
+const TEMPLATE: &str = "{database}-{kind}-{time}-{set}-{family}of{families}.bore";
+/// How often it looks whether a signal has come.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest pause between two tries to store a set.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the user asked for.
+pub struct Following {
+    /// Source, devices, codec, keys; its `base` may be empty: then a full is taken first.
+    pub backup: backup::Request,
+    /// `--full-if-needed`: where the log continues no base, a full is taken first.
+    pub full_if_needed: bool,
+    /// `--interval`: at most one set in so long.
+    pub interval: Duration,
+    /// `--for`: ends by itself after so long.
+    pub lasting: Option<Duration>,
+    /// `--checkpoint-after`: bytes that the log may have before it is copied into the database.
+    pub checkpoint_after: u64,
+}
+
+/// What happened while a log was followed, for a display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A full was taken, because there was no base.
+    Full(String),
+    /// The log continues no base, and why; a full is taken.
+    Apart(String),
+    /// Where it goes on.
+    Joined(String),
+    /// A set is durable: its id, the time of its last commit, frames, and bytes on media.
+    Shipped(String, String, u64, u64),
+    /// A set could not be stored, and is tried again after so long.
+    Failed(String, Duration),
+}
+
+/// Ships log sets until a signal, or for as long as was asked; then everything that was committed has been shipped. Sets are stored through `stores`, which heeds
+/// no signal: the last set is begun when one has come.
+///
+/// # Errors
+/// The log continues no base, frames were lost, or sets cannot be stored and the log has become too long.
+pub fn follow(
+    request: &Following,
+    conduct: &Conduct,
+    stores: &Stores,
+    told: &dyn Fn(Event),
+    report: &mut Report,
+) -> Result<()> {
+    let begun = Instant::now();
+    report.kind = Some(SetKind::Log.to_string());
+    report.engine = Some("sqlite".into());
+    report.database = Some(without_password(&request.backup.source));
+    let path = database(&request.backup)?;
+    refuse_single_places(request)?;
+    let name = without_password(&request.backup.source);
+    let identity =
+        std::fs::canonicalize(path).map_or_else(|_| path.display().to_string(), |path| path.display().to_string());
+    let _exclusive = exclusive::take(&name, &format!("{identity}#log"), request.backup.wait, conduct)?;
+    let plan = backup::checked_plan(&request.backup, report)?;
+    let halt = conduct.halt();
+    let options = backup::options(&request.backup, plan.readers, &halt);
+    let follower = conduct.heeded(&halt, || Follower::open(path, &options))?;
+    let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
+    let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
+    let backup = backup::Request { kind: SetKind::Log, name_template: template, ..request.backup.clone() };
+    let mut run = Run {
+        request,
+        backup,
+        path,
+        follower,
+        base: Uuid::nil(),
+        conduct,
+        storing,
+        told,
+        report,
+        shipped: 0,
+        failures: 0,
+    };
+    run.begin(&identity)?;
+    run.follow(begun)?;
+    let shipped = run.shipped;
+    report.set_speed(begun.elapsed().as_secs_f64());
+    report.notes.push(match shipped {
+        0 => "nothing was committed: no log set was written".into(),
+        1 => "1 log set was written; everything that was committed is in it".into(),
+        more => format!("{more} log sets were written; everything that was committed is in them"),
+    });
+    Ok(())
+}
+
+/// A file or a pipe takes one set; there will be many.
+fn refuse_single_places(request: &Following) -> Result<()> {
+    let many = |place: &Place| matches!(place, Place::Directory(_) | Place::Prefix { .. });
+    match request.backup.to.iter().find(|device| !many(device.place())) {
+        None => Ok(()),
+        Some(device) => Err(Error::usage(
+            format!("--to {device}"),
+            "takes one set, and a log that is followed makes many",
+            "name a directory, ending in /, or a prefix in a store",
+        )),
+    }
+}
+
+/// A log that is being followed.
+struct Run<'a> {
+    request: &'a Following,
+    /// What each log set is made with.
+    backup: backup::Request,
+    path: &'a Path,
+    follower: Follower,
+    /// The set that the next one continues.
+    base: Uuid,
+    conduct: &'a Conduct,
+    /// What sets are stored with: no signal ends it.
+    storing: Conduct,
+    told: &'a dyn Fn(Event),
+    report: &'a mut Report,
+    shipped: u64,
+    /// In a row.
+    failures: u32,
+}
+
+impl Run<'_> {
+    /// Joins the log to the base, or takes a full.
+    fn begin(&mut self, identity: &str) -> Result<()> {
+        if self.backup.base.is_empty() {
+            return self.take_full(identity);
+        }
+        match self.join() {
+            Err(error @ (Error::Refused { .. } | Error::Incomplete { .. })) if self.request.full_if_needed => {
+                (self.told)(Event::Apart(media::one_line(&error)));
+                self.take_full(identity)
+            }
+            joined => joined,
+        }
+    }
+
+    fn join(&mut self) -> Result<()> {
+        let tips = base::tips(&self.backup, &self.conduct.stores).map_err(|error| self.conduct.why_halted(error))?;
+        let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
+        let at = self.follower.join(&ends)?;
+        refuse_clear(&self.backup, &tips[at])?;
+        self.base = tips[at].id;
+        self.report.notes.extend(base::passed_over(&tips, at));
+        (self.told)(Event::Joined(tips[at].title.clone()));
+        Ok(())
+    }
+
+    /// A full whose end the follower holds from before its beginning: nothing can be lost between it and the first log set.
+    fn take_full(&mut self, identity: &str) -> Result<()> {
+        let name = without_password(&self.backup.source);
+        let _exclusive = exclusive::take(&name, identity, self.backup.wait, self.conduct)?;
+        let halt = self.conduct.halt();
+        let snapshot = self.follower.snapshot()?;
+        let full = backup::Request { kind: SetKind::Full, ..self.backup.clone() };
+        let mut report = Report::begin("backup");
+        backup::write(&full, Predecessor::None, &snapshot, None, self.conduct, &halt, &mut report)
+            .map(drop)
+            .map_err(|error| self.conduct.why_halted(error))?;
+        let end = End::read(&Session::position(&snapshot)?);
+        drop(snapshot);
+        let nonsense = |why: String| Error::refused(&name, format!("its position makes no sense: {why}"), "");
+        self.base = id_of(&report).ok_or_else(|| nonsense("no id".into()))?;
+        self.follower.join_own(end.map_err(|bad| nonsense(bad.0))?);
+        self.add(&report);
+        (self.told)(Event::Full(self.base.to_string()));
+        Ok(())
+    }
+
+    fn follow(&mut self, begun: Instant) -> Result<()> {
+        let deadline = self.request.lasting.and_then(|lasting| begun.checked_add(lasting));
+        let mut due = Instant::now();
+        loop {
+            let ends = self.conduct.check().is_err() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if ends {
+                return self.ship_the_rest();
+            }
+            if Instant::now() < due {
+                std::thread::sleep(LOOK.min(due.saturating_duration_since(Instant::now())));
+                continue;
+            }
+            let mut stored = self.ship()?;
+            // What was committed while the writers waited stands in memory alone.
+            if stored.is_ok() && self.follower.shorten(self.request.checkpoint_after)? {
+                stored = self.ship()?;
+            }
+            let pause = match stored {
+                Ok(()) => self.request.interval,
+                Err(error) => self.try_again(error)?,
+            };
+            due = Instant::now() + pause;
+        }
+    }
+
+    /// The end: what was committed until now, and with it that nothing is left in memory.
+    fn ship_the_rest(&mut self) -> Result<()> {
+        let left = self.ship()?;
+        left.map_err(|error| error.noting("the last commits are not in a log set; they are in the database's own log, and the next run goes on from there if that is not restarted before"))
+    }
+
+    /// A set of what was committed since the last one, if anything was. The inner error is one of storing it, which may pass; the outer one is
+    /// of the log.
+    fn ship(&mut self) -> Result<Result<()>> {
+        if !self.follower.has_news()? {
+            return Ok(Ok(()));
+        }
+        let Some(set) = self.follower.next_set()? else { return Ok(Ok(())) };
+        let mut report = Report::begin("backup");
+        let halt = self.storing.halt();
+        let base = Predecessor::Set(self.base);
+        if let Err(error) = backup::write(&self.backup, base, &set, None, &self.storing, &halt, &mut report) {
+            return Ok(Err(error));
+        }
+        let last = set.last().clone();
+        drop(set);
+        self.base = id_of(&report).unwrap_or(self.base);
+        self.follower.shipped(last.end.clone())?;
+        (self.shipped, self.failures) = (self.shipped + 1, 0);
+        self.add(&report);
+        (self.told)(Event::Shipped(self.base.to_string(), last.end.at, last.frames, report.stored_bytes));
+        Ok(Ok(()))
+    }
+
+    /// A device that fails for a while does not end it: the log holds everything meanwhile, for as long as it may grow.
+    fn try_again(&mut self, error: Error) -> Result<Duration> {
+        let passing = matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Halted) && self.shipped > 0;
+        let log = media_length(self.path);
+        if !passing || log > self.backup.max_wal_growth {
+            return Err(error);
+        }
+        let pause = self.request.interval.max(LOOK).saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        self.failures += 1;
+        (self.told)(Event::Failed(format!("{}; the log has {}", media::one_line(&error), show_bytes(log)), pause));
+        Ok(pause)
+    }
+
+    /// Adds what a set's report says to that of the run.
+    fn add(&mut self, set: &Report) {
+        let report = &mut *self.report;
+        report.source_bytes += set.source_bytes;
+        report.stored_bytes += set.stored_bytes;
+        report.allocated_bytes += set.allocated_bytes;
+        report.skipped_bytes += set.skipped_bytes;
+        report.backup_set_id.clone_from(&set.backup_set_id);
+        report.media_set_id.clone_from(&set.media_set_id);
+        report.families.clone_from(&set.families);
+        if let Some(position) = &set.position {
+            let first = report.position.take().map_or_else(|| position.first.clone(), |before| before.first);
+            report.position = Some(crate::report::PositionReport { first, ..position.clone() });
+        }
+        for warning in &set.warnings {
+            // A set each second must not make them grow.
+            if !report.warnings.contains(warning) && report.warnings.len() < 100 {
+                report.warnings.push(warning.clone());
+            }
+        }
+    }
+}
+
+fn id_of(report: &Report) -> Option<Uuid> {
+    report.backup_set_id.as_deref()?.parse().ok()
+}
+
+/// Bytes of the log's file.
+fn media_length(database: &Path) -> u64 {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).map_or(0, |metadata| metadata.len())
+}

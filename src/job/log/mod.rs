@@ -1,0 +1,70 @@
+//! BACKUP LOG: one log set from where its base ended to now, or one after the other for as long as it is followed.
+
+mod base;
+mod follow;
+
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+use fullbore_engines::Options;
+use fullbore_engines::sqlite::log_backup::{End, LogBackup};
+
+use super::Conduct;
+use super::backup::{self, Predecessor, Within};
+use crate::report::Report;
+use crate::repository::format::SetRecord;
+use base::Tip;
+pub use follow::{Event, Following, follow};
+
+/// `backup --kind log`: makes one set, or none when nothing was committed since.
+///
+/// # Errors
+/// Frames are missing between the base and the log, or the set cannot be stored.
+pub fn once(
+    request: &backup::Request,
+    options: &Options,
+    within: Option<Within<'_>>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Option<SetRecord>> {
+    let path = database(request)?;
+    if request.base.is_empty() {
+        let hint = "name the full, and the log sets behind it, with --base";
+        return Err(Error::usage("--kind log", "what it continues is not named", hint));
+    }
+    let tips = base::tips(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
+    let halt = options.halt.clone().unwrap_or_default();
+    let (at, session) = conduct.heeded(&halt, || LogBackup::open(path, &ends, options))?;
+    let tip = &tips[at];
+    let Some(session) = session else {
+        report.notes.push(format!("nothing was committed since {}: no set was written", tip.title));
+        return Ok(None);
+    };
+    refuse_clear(request, tip)?;
+    report.notes.extend(base::passed_over(&tips, at));
+    backup::write(request, Predecessor::Set(tip.id), &session, within, conduct, &halt, report)
+}
+
+/// The database's path.
+///
+/// # Errors
+/// It is not of an engine that has log backups.
+fn database(request: &backup::Request) -> Result<&Path> {
+    match request.source.split_once(':') {
+        Some(("sqlite", _)) => Ok(Path::new(backup::path_of(&request.source))),
+        _ => Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential")),
+    }
+}
+
+/// What was encrypted must not go on in clear.
+fn refuse_clear(request: &backup::Request, tip: &Tip) -> Result<()> {
+    if tip.encrypted && request.encrypt_to.is_empty() {
+        return Err(Error::usage(
+            "--kind log",
+            "its base is encrypted, and this set would be written in clear",
+            "name the recipients with --encrypt-to",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Log sets made once (`--kind log`) and their way back: what was committed behind a full, up to the end or to a time.
+
+use rusqlite::Connection;
+
+use crate::database::{self, Shape};
+use crate::world::World;
+
+/// A small database in WAL mode that an application has open: nobody's close checkpoints it, and only what a test does.
+pub fn kept_open(world: &World) -> Connection {
+    let connection = Connection::open(world.at("app.db")).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    connection
+}
+
+fn small() -> World {
+    World::with_shape(Shape { rows: 150, ..Shape::default() })
+}
+
+/// The full of a small database, in `a/`, and the application.
+fn with_full() -> (World, Connection) {
+    let world = small();
+    let app = kept_open(&world);
+    app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, 'first')")
+        .unwrap();
+    world.run("backup sqlite:app.db --to a/").done();
+    (world, app)
+}
+
+fn commit(app: &Connection, n: i64) {
+    app.execute("INSERT INTO ledger VALUES (?1, 'row ' || ?1)", [n]).unwrap();
+}
+
+fn log_set(world: &World, more: &str) {
+    world.run(&format!("backup sqlite:app.db --kind log --base a --to a/ {more}")).done();
+}
+
+/// Restores `copy.db`, which has to be sound, and gives the greatest number in the ledger; there is no gap below.
+#[track_caller]
+pub fn restored_up_to(world: &World, line: &str) -> i64 {
+    world.run(&format!("restore {line} --into sqlite:copy.db --integrity-check")).done();
+    let copy = world.at("copy.db");
+    database::contents(&copy);
+    let (count, greatest) =
+        (database::number(&copy, "SELECT count(*) FROM ledger"), database::number(&copy, "SELECT max(n) FROM ledger"));
+    assert_eq!(count, greatest + 1, "a row is missing, or there twice");
+    for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+        let _ = std::fs::remove_file(world.at(name)); // The side files may not be there.
+    }
+    greatest
+}
+
+/// What a time is called on the command line, now.
+pub fn now() -> String {
+    format!("{:.6}", jiff::Timestamp::now())
+}
+
+#[test]
+fn a_full_and_a_log_set_are_the_database_of_now() {
+    for page_size in [512, 4096, 65536] {
+        let world = World::with_shape(Shape { page_size, rows: 150, ..Shape::default() });
+        let app = kept_open(&world);
+        app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT)").unwrap();
+        world.run("backup sqlite:app.db --to a/").done();
+        database::change(&world.at("app.db"), 1);
+        (0..50).for_each(|n| commit(&app, n));
+        log_set(&world, "");
+        world.run("verify --from a").done();
+        let restored = world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
+        assert!(restored.text().contains("RESTORE DATABASE"), "{restored}");
+        assert_eq!(database::contents(&world.at("copy.db")), database::contents(&world.at("app.db")));
+    }
+}
+
+#[test]
+fn log_sets_continue_each_other_and_a_differential() {
+    let (world, app) = with_full();
+    for round in 1..=4 {
+        commit(&app, round);
+        log_set(&world, "");
+        assert_eq!(restored_up_to(&world, "--from a"), round);
+    }
+    world.run("backup sqlite:app.db --kind differential --base a --to b/").done();
+    commit(&app, 5);
+    world.run("backup sqlite:app.db --kind log --base a --base b --to b/").done();
+    assert_eq!(restored_up_to(&world, "--from a --from b"), 5);
+    let plan = world.run("restore --from a --from b --into sqlite:copy.db --dry-run").done().text();
+    assert!(plan.contains("1. full") && plan.contains("2. differential") && plan.contains("3. log"), "{plan}");
+}
+
+#[test]
+fn nothing_new_makes_no_set() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    log_set(&world, "");
+    let before = world.names("a");
+    let again = world.run("backup sqlite:app.db --kind log --base a --to a/").done();
+    again.says(&["nothing was committed since"]);
+    assert_eq!(world.names("a"), before);
+}
+
+#[test]
+fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
+    let (world, app) = with_full();
+    let mut times = vec![now()];
+    for round in 1..=3 {
+        commit(&app, round);
+        log_set(&world, "");
+        times.push(now());
+    }
+    for (round, time) in times.iter().enumerate().take(3) {
+        assert_eq!(restored_up_to(&world, &format!("--from a --stop-at {time}")), round as i64);
+    }
+    let refused = |time: &str| world.run(&format!("restore --from a --into sqlite:copy.db --stop-at {time}"));
+    refused("2026-01-01T00:00:00Z").refused(1, "--stop-at '2026-01-01T00:00:00Z'", "is before what these sets");
+    refused("2096-01-01T00:00:00+01:00").refused(1, "--stop-at '2095-12-31T23:00:00Z'", "is behind what these sets");
+    refused("2026-01-01T00:00:00").refused(2, "--stop-at", "the zone is missing");
+    refused("2026-10-25T02:30:00[Europe/Berlin]").refused(2, "--stop-at", "had this time twice");
+    world.assert_no_copy();
+}
+
+#[test]
+fn a_missing_log_set_in_the_middle_is_named() {
+    let (world, app) = with_full();
+    let mut ids = Vec::new();
+    for round in 1..=3 {
+        commit(&app, round);
+        log_set(&world, &format!("--name-template log-{round}.bore"));
+        let sets = world.run(&format!("inspect header --from a/log-{round}.bore --json")).done().json();
+        ids.push(sets[0]["backup_set_id"].as_str().unwrap().to_owned());
+    }
+    std::fs::rename(world.at("a/log-2.bore"), world.at("b/log-2.bore")).unwrap();
+    let refused = world.run("restore --from a --into sqlite:copy.db");
+    refused.refused(3, &ids[2], &format!("continues backup set {}, which is not there", ids[1]));
+    world.assert_no_copy();
+    assert_eq!(restored_up_to(&world, "--from a --from b"), 3);
+    assert_eq!(restored_up_to(&world, &format!("--from a --set {}", ids[0])), 1);
+}
+
+#[test]
+fn a_flipped_bit_in_a_log_set_is_named() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    log_set(&world, "--name-template log.bore");
+    let mut bytes = world.read("a/log.bore");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 4;
+    world.write("a/log.bore", &bytes);
+    world.run("verify --from a").refused(3, "a/log.bore", "");
+    world.run("restore --from a --into sqlite:copy.db").refused(3, "a/log.bore", "");
+    world.assert_no_copy();
+}
+
+#[test]
+fn an_encrypted_chain_comes_back_and_does_not_go_on_in_clear() {
+    let world = small();
+    let app = kept_open(&world);
+    app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')")
+        .unwrap();
+    world.run("key new --no-recovery k.key").done();
+    world.run("backup sqlite:app.db --to a/ --encrypt-to k.key.pub").done();
+    commit(&app, 1);
+    let clear = world.run("backup sqlite:app.db --kind log --base a --to a/ --key k.key");
+    clear.refused(2, "--kind log", "would be written in clear");
+    log_set(&world, "--key k.key --encrypt-to k.key.pub --stripes 2 --compression zstd:3");
+    assert_eq!(restored_up_to(&world, "--from a --key k.key"), 1);
+    world.run("restore --from a --into sqlite:copy.db").with_code(1);
+}
+
+#[test]
+fn a_log_that_was_restarted_past_unsaved_frames_is_refused() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    log_set(&world, "");
+    commit(&app, 2);
+    app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    commit(&app, 3);
+    let refused = world.run("backup sqlite:app.db --kind log --base a --to a/");
+    refused.refused(1, "app.db-wal", "are lost or cannot be proved").says(&["take a new full or differential"]);
+    world.run("backup sqlite:app.db --kind differential --base a --to a/").done();
+    commit(&app, 4);
+    log_set(&world, "");
+    assert_eq!(restored_up_to(&world, "--from a"), 4);
+}
+
+#[test]
+fn a_log_that_was_restarted_once_is_joined_while_its_end_still_stands() {
+    let (world, app) = with_full();
+    (1..20).for_each(|n| commit(&app, n));
+    log_set(&world, "");
+    (20..30).for_each(|n| commit(&app, n));
+    // Everything is copied, and the next writer restarts the log: frames from the first one on are overwritten.
+    app.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+    (30..33).for_each(|n| commit(&app, n));
+    log_set(&world, "");
+    assert_eq!(restored_up_to(&world, "--from a"), 32);
+    let files = world.run("inspect files --from a --json").done().json();
+    let runs = &files[2]["position"]["last"]["runs"];
+    assert_eq!(runs.as_array().unwrap().len(), 2, "{files:#}");
+}
+
+#[test]
+fn a_database_without_a_log_is_refused() {
+    let world = World::with_shape(Shape { journal: "delete", rows: 50, ..Shape::default() });
+    world.run("backup sqlite:app.db --to a/").done();
+    world.run("backup sqlite:app.db --kind log --base a --to a/").refused(1, "app.db", "not in WAL mode");
+    database::sql(&world.at("app.db"), "PRAGMA journal_mode = wal");
+    let _app = kept_open(&world);
+    database::change(&world.at("app.db"), 1);
+    world.run("backup sqlite:app.db --kind log --base a --to a/").refused(1, "app.db", "no write-ahead log then");
+}

@@ -1,0 +1,356 @@
+//! `log follow` beside real writers: processes of their own with a ledger of which commit was made when, killed, checkpointed by others,
+//! and restored to times between.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::database::{self, Shape};
+use crate::log::{kept_open, now, restored_up_to};
+use crate::program::Running;
+use crate::world::World;
+
+/// What tells the test binary that it is a writer: the database, and what it does besides.
+const WRITER: &str = "FULLBORE_TEST_WRITER";
+
+/// A writer in a process of its own. Killed when dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn start(world: &World, ways: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "log_follow::writer_process", "--nocapture", "--test-threads=1"]);
+        command.env(WRITER, format!("{} {ways}", world.at("app.db").display()));
+        Self(command.stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // It may have been killed.
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test: a writer that a test has started. Each commit has the next number and the time before it.
+#[test]
+fn writer_process() {
+    let Ok(order) = std::env::var(WRITER) else { return };
+    let (path, ways) = order.split_once(' ').unwrap();
+    let has = |way: &str| ways.split(' ').any(|word| word == way);
+    let database = Connection::open(path).unwrap();
+    database.busy_timeout(Duration::from_secs(20)).unwrap();
+    database.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA cache_size = 20").unwrap();
+    if has("no-checkpoints") {
+        database.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    }
+    let mut random = fastrand::Rng::with_seed(7);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        let pause = if has("fast") { 50 } else { random.u64(0..4000) };
+        std::thread::sleep(Duration::from_micros(pause));
+        database.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let time = jiff::Timestamp::now().as_microsecond();
+        let insert = "INSERT INTO ledger SELECT coalesce(max(n), -1) + 1, ?1 FROM ledger";
+        database.execute(insert, [time]).unwrap();
+        if random.u8(0..8) == 0 {
+            // More pages than the cache has: frames stand in the log before the commit.
+            database.execute_batch("INSERT INTO item SELECT NULL, 'w', randomblob(3000) FROM item LIMIT 40").unwrap();
+        }
+        if random.u8(0..12) == 0 {
+            database.execute_batch("DELETE FROM item WHERE id % 7 = 3").unwrap();
+        }
+        let end = if random.u8(0..10) == 0 { "ROLLBACK" } else { "COMMIT" };
+        database.execute_batch(end).unwrap();
+    }
+}
+
+fn world() -> World {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    database::sql(
+        &world.at("app.db"),
+        "CREATE TABLE ledger (n INTEGER PRIMARY KEY, t INTEGER); INSERT INTO ledger VALUES (0, 0)",
+    );
+    world
+}
+
+fn full(world: &World) {
+    world.run("backup sqlite:app.db --to a/").done();
+}
+
+const FOLLOW: &str = "log follow sqlite:app.db --base a --to a/ --interval 100ms";
+
+/// A follower that holds the log: what comes from now on cannot be lost.
+fn following(world: &World, line: &str) -> Running {
+    let follower = world.start(line);
+    let id = follower.child.id();
+    let has_log = || {
+        let Ok(files) = std::fs::read_dir(format!("/proc/{id}/fd")) else { return false };
+        files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|path| path.ends_with("app.db-wal")))
+    };
+    until("a follower", has_log);
+    std::thread::sleep(Duration::from_millis(100));
+    follower
+}
+
+/// Waits until `done`, at most 30 seconds.
+#[track_caller]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn log_sets(world: &World) -> usize {
+    world.names("a").iter().filter(|name| name.contains("-log-") && name.ends_with(".bore")).count()
+}
+
+#[track_caller]
+fn wait_for_sets(world: &World, more: usize) {
+    let before = log_sets(world);
+    until("log sets", || log_sets(world) >= before + more);
+}
+
+/// A clean end: everything that was committed is on media.
+#[track_caller]
+fn ended(follower: Running) {
+    follower.signal("TERM");
+    let ended = follower.wait();
+    // 4: what a killed one had left was removed.
+    assert!(ended.code == 0 || ended.code == 4 && ended.err.contains("killed backup"), "{ended}");
+}
+
+fn newest_row(path: &Path) -> i64 {
+    database::number(path, "SELECT max(n) FROM ledger")
+}
+
+/// Restored to `time`, there are all rows up to one, which was begun before it.
+#[track_caller]
+fn restored_at(world: &World, time: &str) -> i64 {
+    let greatest = restored_up_to(world, &format!("--from a --latest --stop-at {time}"));
+    let limit = time.parse::<jiff::Timestamp>().unwrap().as_microsecond();
+    let begun = database::number(&world.at("app.db"), &format!("SELECT t FROM ledger WHERE n = {greatest}"));
+    assert!(begun <= limit, "row {greatest} was begun behind the time that was asked for");
+    greatest
+}
+
+#[test]
+fn every_commit_beside_a_busy_writer_comes_back_also_when_the_follower_is_killed() {
+    let world = world();
+    full(&world);
+    let mut follower = following(&world, FOLLOW);
+    let mut writer = Writer::start(&world, "");
+    let mut times = Vec::new();
+    for round in 0..4 {
+        wait_for_sets(&world, 3);
+        times.push(now());
+        std::thread::sleep(Duration::from_millis(60));
+        let seen = newest_row(&world.at("app.db"));
+        wait_for_sets(&world, 2);
+        assert!(
+            restored_up_to(&world, "--from a") >= seen,
+            "round {round}: what was there before two sets is not in them"
+        );
+        follower.signal("KILL");
+        follower.wait();
+        follower = world.start(FOLLOW);
+        std::thread::sleep(Duration::from_millis(300));
+        if let Ok(Some(_)) = follower.child.try_wait() {
+            // A checkpoint restarted the log meanwhile: that is said, and a differential begins anew.
+            follower.wait().refused(1, "app.db-wal", "are lost or cannot be proved");
+            world.run("backup sqlite:app.db --kind differential --base a --to a/").done();
+            follower = world.start(FOLLOW);
+        }
+    }
+    wait_for_sets(&world, 2);
+    writer.kill();
+    ended(follower);
+    assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+    let mut before = 0;
+    for time in times {
+        let row = restored_at(&world, &time);
+        assert!(row >= before, "an earlier time has more rows");
+        before = row;
+    }
+    world.run("verify --from a").done();
+}
+
+#[test]
+fn a_follower_without_a_base_takes_a_full_and_the_first_commit_behind_it_is_there() {
+    let world = world();
+    let mut writer = Writer::start(&world, "fast");
+    until("a writer", || newest_row(&world.at("app.db")) > 20);
+    let follower = world.start("log follow sqlite:app.db --to a/ --interval 50ms");
+    until("sets", || log_sets(&world) >= 5);
+    writer.kill();
+    ended(follower);
+    assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+}
+
+#[test]
+fn checkpoints_of_others_lose_nothing() {
+    for mode in ["RESTART", "TRUNCATE", "FULL"] {
+        let world = world();
+        full(&world);
+        let follower = following(&world, FOLLOW);
+        let mut writer = Writer::start(&world, "");
+        let other = kept_open(&world);
+        let begun = Instant::now();
+        other.busy_timeout(Duration::from_millis(30)).unwrap();
+        while begun.elapsed() < Duration::from_millis(2500) {
+            let _ = other.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())); // It may be busy.
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        writer.kill();
+        ended(follower);
+        assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")), "{mode}");
+    }
+}
+
+#[test]
+fn a_killed_writer_and_its_successor_are_followed() {
+    let world = world();
+    full(&world);
+    let follower = following(&world, FOLLOW);
+    for _ in 0..4 {
+        let mut writer = Writer::start(&world, "fast");
+        wait_for_sets(&world, 2);
+        writer.kill();
+    }
+    ended(follower);
+    assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+}
+
+#[test]
+fn the_log_stays_short_beside_a_writer_that_hardly_pauses() {
+    let world = world();
+    full(&world);
+    let follower = following(&world, &format!("{FOLLOW} --checkpoint-after 512KiB"));
+    let mut writer = Writer::start(&world, "fast no-checkpoints");
+    let (begun, mut longest) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(8) {
+        std::thread::sleep(Duration::from_millis(50));
+        longest = longest.max(std::fs::metadata(world.at("app.db-wal")).map_or(0, |log| log.len()));
+    }
+    writer.kill();
+    follower.signal("INT");
+    let report = follower.wait().done();
+    let shipped: u64 = {
+        let files = world.run("inspect files --from a --json").done().json();
+        files
+            .as_array()
+            .unwrap()
+            .iter()
+            .skip(1)
+            .map(|set| set["position"]["last"]["frames"].as_u64().unwrap() * 4120)
+            .sum()
+    };
+    assert!(shipped > 3 * longest, "{shipped} bytes of frames were shipped, and the log had {longest}: {report}");
+    assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+}
+
+#[test]
+fn vacuum_and_a_shrinking_database_are_followed_and_the_journal_mode_cannot_be_changed_meanwhile() {
+    let world = world();
+    full(&world);
+    let follower = following(&world, FOLLOW);
+    let app = world.at("app.db");
+    database::sql(&app, "DELETE FROM item WHERE id > 20; VACUUM");
+    wait_for_sets(&world, 1);
+    database::sql(&app, "INSERT INTO ledger VALUES (1, 1); CREATE TABLE more AS SELECT * FROM item; DROP TABLE item");
+    let changed =
+        Connection::open(&app).unwrap().query_row("PRAGMA journal_mode = delete", [], |row| row.get::<_, String>(0));
+    assert!(changed.as_ref().map_or(true, |mode| mode == "wal"), "{changed:?}");
+    ended(follower);
+    assert_eq!(restored_up_to(&world, "--from a"), 1);
+    world.run("restore --from a --into sqlite:copy.db").done();
+    assert_eq!(database::contents(&world.at("copy.db")), database::contents(&app));
+}
+
+#[test]
+fn a_database_that_is_replaced_or_loses_its_log_is_named() {
+    for (what, suffix) in [("the database", ""), ("its log", "-wal")] {
+        let world = world();
+        full(&world);
+        let app = kept_open(&world);
+        let follower = following(&world, FOLLOW);
+        app.execute_batch("INSERT INTO ledger VALUES (1, 1)").unwrap();
+        wait_for_sets(&world, 1);
+        let name = world.at(&format!("app.db{suffix}"));
+        std::fs::copy(&name, world.at("other")).unwrap();
+        std::fs::rename(world.at("other"), &name).unwrap();
+        let refused = follower.wait();
+        refused.refused(1, name.to_str().unwrap(), "another file has taken its name");
+        assert_eq!(restored_up_to(&world, "--from a"), 1, "{what}");
+    }
+}
+
+#[test]
+fn a_full_that_is_taken_meanwhile_goes_on_with_the_same_log_sets() {
+    let world = world();
+    full(&world);
+    let follower = following(&world, FOLLOW);
+    let mut writer = Writer::start(&world, "");
+    wait_for_sets(&world, 2);
+    world.run("backup sqlite:app.db --to b/").done();
+    let time = now();
+    std::thread::sleep(Duration::from_millis(100));
+    wait_for_sets(&world, 2);
+    writer.kill();
+    ended(follower);
+    let newest = newest_row(&world.at("app.db"));
+    assert_eq!(restored_up_to(&world, "--from a --from b --latest"), newest);
+    let plan = world.run("restore --from a --from b --latest --into nul: --dry-run").done().text();
+    let all = world.run("restore --from a --into nul: --dry-run").done().text();
+    assert!(plan.lines().count() < all.lines().count(), "the newer full saves log sets:\n{plan}\n{all}");
+    let with_both = restored_up_to(&world, &format!("--from a --from b --stop-at {time}"));
+    assert_eq!(with_both, restored_up_to(&world, &format!("--from a --stop-at {time}")));
+}
+
+#[test]
+fn an_encrypted_log_is_followed_into_stripes() {
+    let world = world();
+    world.run("key new --no-recovery k.key").done();
+    let line = "log follow sqlite:app.db --to a/ --to b/ --interval 50ms --encrypt-to k.key.pub --key k.key --for 2s";
+    let follower = world.start(line);
+    let mut writer = Writer::start(&world, "");
+    wait_for_sets(&world, 3);
+    writer.kill();
+    follower.wait().done();
+    assert_eq!(restored_up_to(&world, "--from a --from b --key k.key"), newest_row(&world.at("app.db")));
+}
+
+#[test]
+fn devices_that_take_one_set_and_a_second_follower_are_refused() {
+    let world = world();
+    full(&world);
+    for device in ["a/x.bore", "nul:", "-"] {
+        world.run(&format!("log follow sqlite:app.db --base a --to {device}")).refused(2, device, "takes one set");
+    }
+    world.run("log follow sqlite:app.db --base a --to a/ --interval 5").refused(
+        2,
+        "--interval 5",
+        "the unit is missing",
+    );
+    world.run("log follow mysql://x --base a --to a/").refused(2, "--kind log", "no log backups");
+    let app = kept_open(&world);
+    let follower = following(&world, FOLLOW);
+    app.execute_batch("INSERT INTO ledger VALUES (1, 1)").unwrap();
+    wait_for_sets(&world, 1);
+    world.run(FOLLOW).refused(1, "sqlite:app.db", "another run of fullbore");
+    world.run("backup sqlite:app.db --kind log --base a --to a/").refused(
+        1,
+        "sqlite:app.db",
+        "another run of fullbore",
+    );
+    ended(follower);
+}
