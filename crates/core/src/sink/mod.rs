@@ -5,6 +5,7 @@ mod file;
 mod leftover;
 mod null;
 mod object;
+mod parts;
 mod pipe;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,8 @@ pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
-pub use object::{CLAIM, Claim, OBJECT_MOST, ObjectSink};
+pub use object::{CLAIM, Claim, ObjectSink};
+pub use parts::{PartSizes, object_most};
 pub use pipe::PipeSink;
 
 /// An append-only home for one family.
