@@ -163,6 +163,8 @@ pub struct PoolReport {
     pub bytes: u64,
     /// Contexts of the codecs, all workers together, beside the pool.
     pub codec_bytes: u64,
+    /// Parts of objects that are not full while a stripe waits, one for each stripe in a store, beside the pool.
+    pub part_bytes: u64,
 }
 
 /// One stage, summed over its threads.

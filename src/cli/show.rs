@@ -206,16 +206,20 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
     }
 }
 
-/// What the job has planned to take: pool, codecs and their sum.
+/// What the job has planned to take: pool, codecs, parts of objects, and their sum.
 fn memory(report: &Report) -> String {
     let pool = &report.pool;
+    let parts = match pool.part_bytes {
+        0 => String::new(),
+        bytes => format!(" + parts of objects {}", show_bytes(bytes)),
+    };
     format!(
-        "pool {} ({} buffers × {}) + codecs {} = {}",
+        "pool {} ({} buffers × {}) + codecs {}{parts} = {}",
         show_bytes(pool.bytes),
         pool.buffer_count,
         show_bytes(pool.max_transfer_size),
         show_bytes(pool.codec_bytes),
-        show_bytes(pool.bytes + pool.codec_bytes),
+        show_bytes(pool.bytes + pool.codec_bytes + pool.part_bytes),
     )
 }
 

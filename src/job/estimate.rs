@@ -8,7 +8,6 @@ use fullbore_core::codec::{Compression, Encoder};
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::free_space;
 use fullbore_core::media::{PADDED_HEAD, Trailer, index_capacity};
-use fullbore_core::sink::OBJECT_MOST;
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
@@ -65,26 +64,6 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
     ))
 }
 
-/// Refuses what fits into no object of a store.
-pub(super) fn check_objects(devices: &[Device], per_family: u64) -> Result<()> {
-    let Some(object) = devices.iter().find(|device| matches!(device.place(), Place::Object { .. })) else {
-        return Ok(());
-    };
-    if per_family <= OBJECT_MOST {
-        return Ok(());
-    }
-    let needed = (per_family * devices.len() as u64).div_ceil(OBJECT_MOST);
-    Err(Error::usage(
-        object.to_string(),
-        format!(
-            "about {} are expected there, and an object is planned for {}",
-            show_bytes(per_family),
-            show_bytes(OBJECT_MOST)
-        ),
-        format!("use at least --stripes {needed}"),
-    ))
-}
-
 /// Refuses when a file system has less free than the families on it will need. `replaced` families stay until the
 /// new ones are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
 pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u64, u64>) -> Result<()> {
@@ -106,20 +85,4 @@ pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u6
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_than_an_object_is_planned_for_is_refused_with_the_stripes_that_it_takes() {
-        let to = |names: &[&str]| names.iter().map(|name| Device::parse(name).unwrap()).collect::<Vec<_>>();
-        let store = to(&["s3://bucket/a.bore", "s3://bucket/b.bore"]);
-        check_objects(&store, OBJECT_MOST).unwrap();
-        let error = check_objects(&store, 2 * OBJECT_MOST + 1).unwrap_err().to_string();
-        assert!(error.contains("s3://bucket/a.bore") && error.contains("--stripes 5"), "{error}");
-        check_objects(&to(&["/a.bore", "nul:"]), u64::MAX).unwrap();
-    }
 }

@@ -8,12 +8,13 @@ use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
 
-/// Refuses a pool that does not fit into free memory or the limit of a control group.
+/// Refuses a pool that does not fit into free memory or the limit of a control group. `beside` is what codecs and parts of objects
+/// take outside of it, in bytes.
 ///
 /// # Errors
 /// One line: asked, available, what to lower.
-pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, codec_bytes: u64) -> Result<()> {
-    let asked = pool_bytes.saturating_add(codec_bytes).saturating_add(FIXED_MEMORY);
+pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, beside: u64) -> Result<()> {
+    let asked = pool_bytes.saturating_add(beside).saturating_add(FIXED_MEMORY);
     let Some((available, whose)) = available() else { return Ok(()) };
     if asked <= available {
         return Ok(());
@@ -21,15 +22,15 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, co
     Err(Error::usage(
         "memory",
         format!(
-            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + codecs {} + {} for the rest), {} available ({whose})",
+            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + {} for codecs and parts of objects + {} for the rest), {} available ({whose})",
             show_bytes(asked),
             show_bytes(u64::from(transfer_size)),
-            show_bytes(codec_bytes),
+            show_bytes(beside),
             show_bytes(FIXED_MEMORY),
             show_bytes(available),
         ),
-        if codec_bytes > pool_bytes {
-            "lower --workers, or take a lighter --compression"
+        if beside > pool_bytes {
+            "lower --workers, take a lighter --compression, or use fewer --stripes in a store"
         } else {
             "lower --buffer-count or --max-transfer-size"
         },
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn too_large_a_pool_is_refused_with_what_to_lower() {
         let text = check(1 << 20, 1, 1 << 20, 1 << 60).unwrap_err().to_string();
-        assert!(text.contains("codecs 1") && text.contains("lower --workers"), "the sum counts: {text}");
+        assert!(text.contains("for codecs") && text.contains("lower --workers"), "the sum counts: {text}");
         let text = check(1 << 60, 1 << 40, 1 << 20, 0).unwrap_err().to_string();
         assert!(
             text.contains("asked") && text.contains("available") && text.contains("lower --buffer-count"),

@@ -6,6 +6,8 @@ use fullbore_core::{Error, Result};
 
 /// What `--name-template` stands for when it is not given. Two databases of one name may be backed up in one second.
 pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{id}-{family}of{families}.bore";
+/// The most families of a media set.
+pub(super) const FAMILIES_MOST: usize = 64;
 /// Digits of `{id}`.
 const ID_DIGITS: usize = 4;
 
@@ -30,7 +32,7 @@ pub(super) fn devices(
     if to.is_empty() {
         return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
     }
-    if !(1..=64).contains(&families) {
+    if !(1..=FAMILIES_MOST).contains(&families) {
         return Err(Error::usage(
             "--stripes",
             format!("{families} is not from 1 to 64"),

@@ -105,6 +105,7 @@ fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {
         max_transfer_size: plan.transfer_size.into(),
         bytes: plan.pool_bytes(),
         codec_bytes,
+        part_bytes: 0,
     };
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, codec_bytes)
 }

@@ -23,7 +23,7 @@ fn a_report_has_exactly_the_documented_fields() {
     let report =
         world.run("backup sqlite:app.db --to a/ --to b/ --stripes 4 --report json --measure-limit").done().json();
     assert_fields(&report, FIELDS);
-    assert_fields(&report["pool"], "buffer_count max_transfer_size bytes codec_bytes");
+    assert_fields(&report["pool"], "buffer_count max_transfer_size bytes codec_bytes part_bytes");
     assert_fields(&report["families"][0], "device bytes blake3");
     assert_fields(&report["stages"][0], "name bytes busy_s starved_s blocked_s");
     assert_fields(&report["io"][0], "device dir ops mean_bytes mean_queue_depth p99_us direct");

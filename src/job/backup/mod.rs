@@ -3,6 +3,7 @@
 mod base;
 mod manifest;
 mod sinks;
+mod stripes;
 mod within;
 
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
-use fullbore_core::cipher::{CipherId, DataKey, KeyFile, wrap_for};
+use fullbore_core::cipher::{CipherId, DataKey, KeyFile, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::halt::Halt;
@@ -142,7 +143,7 @@ pub fn run_within(
     let identity =
         // A server is one, whatever account and options it is asked with.
         std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
-    let plan = checked_plan(request, report)?;
+    let plan = checked_plan(request, conduct, report)?;
     // Beside a full a log may be backed up, but only by one.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
     let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
@@ -172,7 +173,7 @@ pub(super) fn write(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let prepared = prepare(request, plan(request)?, base, session, report)?;
+    let prepared = prepare(request, plan(request, request.stripes)?, base, session, conduct, report)?;
     if request.dry_run {
         report.status = "planned".into();
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
@@ -225,15 +226,9 @@ pub fn is_of_database(path: &Path, file: &Path) -> bool {
 }
 
 /// The plan, once its memory is known to be there.
-pub(super) fn checked_plan(request: &Request, report: &mut Report) -> Result<Plan> {
-    let plan = plan(request)?;
-    report.pool = PoolReport {
-        buffer_count: plan.buffer_count() as u64,
-        max_transfer_size: plan.transfer_size.into(),
-        bytes: plan.pool_bytes(),
-        codec_bytes: plan.codec_bytes,
-    };
-    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes)?;
+pub(super) fn checked_plan(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Plan> {
+    let plan = plan(request, request.stripes)?;
+    claim(request, &plan, 0, conduct, report)?;
     Ok(plan)
 }
 
@@ -270,37 +265,50 @@ impl Predecessor {
     }
 }
 
-fn plan(request: &Request) -> Result<Plan> {
-    let stripes = request.stripes.unwrap_or(request.to.len());
+fn plan(request: &Request, stripes: Option<usize>) -> Result<Plan> {
+    let stripes = stripes.unwrap_or(request.to.len());
     Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
+}
+
+/// Says what memory the plan takes, and refuses what there is not.
+fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let part_bytes = stripes::part_bytes(&request.to, plan.stripes, per_family, &conduct.stores)?;
+    report.pool = PoolReport {
+        buffer_count: plan.buffer_count() as u64,
+        max_transfer_size: plan.transfer_size.into(),
+        bytes: plan.pool_bytes(),
+        codec_bytes: plan.codec_bytes,
+        part_bytes,
+    };
+    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
 }
 
 fn prepare(
     request: &Request,
-    plan: Plan,
+    mut plan: Plan,
     base: Predecessor,
     session: &dyn Session,
+    conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Prepared> {
     let source = session.source();
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
-    let devices = sinks::devices(request, path, media_set_id)?;
-    let data_key = if request.encrypt_to.is_empty() { None } else { Some(DataKey::random()?) };
-    let keys = match &data_key {
-        None => Vec::new(),
-        Some(key) => {
-            let read = |path: &PathBuf| KeyFile::read(path).map(|file| file.public().clone());
-            let recipients = request.encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
-            wrap_for(&recipients, key, media_set_id.as_bytes())?
-        }
-    };
+    let allocated =
+        source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
+    let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
+    let asked = request.stripes.is_some();
+    if let Some(raised) = stripes::enough(&request.to, plan.stripes, asked, whole, &conduct.stores)? {
+        plan = self::plan(request, Some(raised.stripes))?;
+        report.notes.push(raised.note);
+    }
+    claim(request, &plan, whole / plan.stripes as u64, conduct, report)?;
+    let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
+    let (data_key, keys) = data_key(request, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
-    let allocated =
-        source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let database = database_of(&request.source);
     let label = Label { name: request.name.clone(), description: request.description.clone(), database };
     let set = SetHeader {
@@ -325,10 +333,8 @@ fn prepare(
     report.media_set_id = Some(set.media_set_id.to_string());
     report.backup_set_id = Some(set.backup_set_id.to_string());
     report.allocated_bytes = allocated;
-    let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
-    estimate::check_objects(&devices, expected_per_family)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;
     Ok(Prepared {
         devices,
@@ -341,6 +347,18 @@ fn prepare(
         expected_per_family,
         file_mode: Mode::from_environment()?,
     })
+}
+
+/// The key of the blocks, if they are to be encrypted, and itself wrapped for each recipient.
+fn data_key(request: &Request, media_set_id: Uuid) -> Result<(Option<DataKey>, Vec<WrappedKey>)> {
+    if request.encrypt_to.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let key = DataKey::random()?;
+    let read = |path: &PathBuf| KeyFile::read(path).map(|file| file.public().clone());
+    let recipients = request.encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
+    let keys = wrap_for(&recipients, &key, media_set_id.as_bytes())?;
+    Ok((Some(key), keys))
 }
 
 /// 64 bits from the system's randomness.

@@ -19,12 +19,17 @@ use super::{Prepared, Request, path_of};
 use crate::report::Report;
 
 /// The devices of all families.
-pub(super) fn devices(request: &Request, path: &str, media_set_id: Uuid) -> Result<Vec<Device>> {
+pub(super) fn devices(
+    request: &Request,
+    stripes: Option<usize>,
+    path: &str,
+    media_set_id: Uuid,
+) -> Result<Vec<Device>> {
     let database = stem_of(&request.source, path);
     let set_id = media_set_id.to_string();
     let fields =
         NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
-    let devices = names::devices(&request.to, request.stripes, template(request), &fields)?;
+    let devices = names::devices(&request.to, stripes, template(request), &fields)?;
     refuse_the_source(&devices, path)?;
     Ok(devices)
 }

@@ -75,7 +75,7 @@ pub fn follow(
     let identity =
         std::fs::canonicalize(path).map_or_else(|_| path.display().to_string(), |path| path.display().to_string());
     let _exclusive = exclusive::take(&name, &format!("{identity}#log"), request.backup.wait, conduct)?;
-    let plan = backup::checked_plan(&request.backup, report)?;
+    let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
     let options = backup::options(&request.backup, plan.readers, &halt);
     let follower = conduct.heeded(&halt, || Follower::open(path, &options))?;

@@ -6,6 +6,7 @@ mod leftover;
 mod null;
 #[cfg(feature = "s3")]
 mod object;
+mod parts;
 mod pipe;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,8 @@ pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
 #[cfg(feature = "s3")]
-pub use object::{CLAIM, Claim, OBJECT_MOST, ObjectSink};
+pub use object::{CLAIM, Claim, ObjectSink};
+pub use parts::{PartSizes, object_most};
 pub use pipe::PipeSink;
 
 /// An append-only home for one family.

@@ -16,6 +16,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use object_store::PutPayload;
 use serde::{Deserialize, Serialize};
 
+use super::parts::PartSizes;
 use super::{DeviceAccount, Options, Sink, out_of_order};
 use crate::error::{Error, Result};
 use crate::io::Statistics;
@@ -23,19 +24,6 @@ use crate::media::FAMILY_MAGIC;
 use crate::pool::Piece;
 use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
 
-/// The most parts of an object in most stores.
-const PARTS_MAX: u64 = 10_000;
-/// The size of a part, in bytes, as long as the object is not expected to need more than [`PARTS_PLANNED`] of them: S3 takes no
-/// less than 5 MiB, and much less than this is slow where each request takes its time.
-const PART_LEAST: u64 = 8 << 20;
-/// The largest part: a stripe may have to keep one outside of the pool.
-const PART_MOST: u64 = 64 << 20;
-/// Parts that an object is planned with; the others are for what was estimated too low.
-const PARTS_PLANNED: u64 = 8_000;
-/// After so many parts the next ones are twice as large, and again, up to [`PART_MOST`].
-const PARTS_OF_ONE_SIZE: u64 = 1_000;
-/// The largest object that may be planned, in bytes: 500 GiB.
-pub const OBJECT_MOST: u64 = PARTS_PLANNED * PART_MOST;
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
 /// The longest claim that is read, in bytes.
@@ -61,8 +49,7 @@ pub struct ObjectSink {
     bucket: Arc<Bucket>,
     key: String,
     upload: Upload,
-    /// The size of the first parts, in bytes.
-    part_size: u64,
+    sizes: PartSizes,
     partial: Partial,
     length: u64,
     parts: Vec<Option<Part>>,
@@ -104,6 +91,7 @@ impl ObjectSink {
             bucket.refuse_locked(key)?;
         }
         bucket.check_lockable()?;
+        let parts_most = bucket.parts_most();
         let upload = bucket.begin(key, &options.set_id)?;
         let mut sink = Self {
             device: device.to_owned(),
@@ -112,7 +100,7 @@ impl ObjectSink {
             bucket,
             key: key.to_owned(),
             upload,
-            part_size: part_size(options.expected_size.unwrap_or(0)),
+            sizes: PartSizes::new(options.expected_size.unwrap_or(0), parts_most),
             partial: Partial::default(),
             length: 0,
             parts: Vec::new(),
@@ -225,7 +213,7 @@ impl ObjectSink {
 
     /// The size of the part that comes next.
     fn next_part(&self) -> u64 {
-        size_of_part(self.part_size, self.parts.len() as u64)
+        self.sizes.size(self.parts.len() as u64)
     }
 
     fn write_checked(&mut self, offset: u64, piece: Piece) -> Result<()> {
@@ -245,10 +233,10 @@ impl ObjectSink {
     /// Uploads the first `length` bytes of what waits as the next part.
     fn send(&mut self, length: u64) -> Result<()> {
         let number = self.parts.len();
-        if number as u64 >= PARTS_MAX {
+        if number as u64 >= self.sizes.parts_most() {
             return Err(Error::refused(
                 &self.device,
-                format!("would have more than {PARTS_MAX} parts"),
+                format!("would have more than {} parts", self.sizes.parts_most()),
                 "use more --stripes",
             ));
         }
@@ -342,19 +330,6 @@ fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
         let hint = "remove it, if no backup is running: it is a claim on the key before `.claim`";
         Error::refused(bucket.url(key), "is no claim of fullbore", hint)
     })
-}
-
-/// The size of the first parts of an object that is expected to be so long, in whole MiB.
-fn part_size(expected: u64) -> u64 {
-    const MIB: u64 = 1 << 20;
-    let needed = expected.div_ceil(PARTS_PLANNED).div_ceil(MIB) * MIB;
-    needed.clamp(PART_LEAST, PART_MOST)
-}
-
-/// The size of part `number`, from 0, where the first have the size `first`.
-fn size_of_part(first: u64, number: u64) -> u64 {
-    let doublings = (number / PARTS_OF_ONE_SIZE).min(8);
-    (first << doublings).min(PART_MOST)
 }
 
 /// What is no whole part yet: first what was copied, then pieces in the pool's buffers.
@@ -486,20 +461,6 @@ impl Drop for ObjectSink {
 mod tests {
     use super::*;
     use crate::pool::Pool;
-
-    #[test]
-    fn an_object_has_fewer_parts_than_stores_take_also_when_it_was_estimated_far_too_low() {
-        for (expected, actual) in [(0, 400 << 30), (OBJECT_MOST, OBJECT_MOST * 12 / 10), (100 << 30, 450 << 30), (1, 1)]
-        {
-            let (first, mut at, mut parts) = (part_size(expected), 0, 0);
-            while at < actual {
-                at += size_of_part(first, parts);
-                parts += 1;
-            }
-            assert!(parts < PARTS_MAX, "{expected} expected, {actual} written: {parts} parts");
-        }
-        assert!((0..PARTS_MAX).all(|number| (PART_LEAST..=PART_MOST).contains(&size_of_part(part_size(0), number))));
-    }
 
     #[test]
     fn a_part_is_made_of_staged_bytes_and_pieces_and_leaves_the_rest() {

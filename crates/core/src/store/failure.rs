@@ -8,7 +8,7 @@ use crate::error::Error;
 const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
-const KNOWN: [(&str, &str, &str); 30] = [
+const KNOWN: [(&str, &str, &str); 32] = [
     // Where an instance gets the keys of its role: nobody was named before.
     (
         "/latest/api/token",
@@ -70,7 +70,22 @@ const KNOWN: [(&str, &str, &str); 30] = [
     ),
     ("EntityTooSmall", "a part is too small for the store", "this is a defect of fullbore: please report it"),
     ("EntityTooLarge", "an object or a part is larger than the store takes", "use more --stripes"),
-    ("TooManyParts", "an object has more parts than the store takes", "use more --stripes"),
+    (
+        "TooManyParts",
+        "an object has more parts than the store takes",
+        "say how many it takes with --max-parts: fewer and larger ones are planned then; or use more --stripes",
+    ),
+    // How versitygw says it.
+    (
+        "Part number must be",
+        "an object has more parts than the store takes",
+        "say how many it takes with --max-parts: fewer and larger ones are planned then; or use more --stripes",
+    ),
+    (
+        "Bucket is missing Object Lock",
+        "the bucket has no Object Lock, and --lock-until asks for it",
+        "make a bucket with Object Lock enabled, or leave --lock-until out",
+    ),
     ("InvalidPart", "a part that was uploaded is not there", "try again; somebody may have aborted the upload"),
     ("NoSuchUpload", "the upload is not there any more", "somebody aborted it, or a lifecycle rule of the bucket did"),
     ("QuotaExceeded", "the quota of the bucket is used up", "free space there, or choose a stronger --compression"),
@@ -101,9 +116,10 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     let said = |between: &str| {
         text.split_once(&format!("<{between}>"))?.1.split_once(&format!("</{between}>")).map(|(words, _)| words)
     };
-    if let Some((_, why, hint)) = KNOWN
-        .iter()
-        .find(|(mark, ..)| said("Code").map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
+    // These say nothing: the message does.
+    let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
+    if let Some((_, why, hint)) =
+        KNOWN.iter().find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
     {
         let more = said("Message").map(|words| format!(" (the store says: {})", shortened(words))).unwrap_or_default();
         return Error::refused(thing, format!("cannot {action} it: {why}{more}"), *hint);

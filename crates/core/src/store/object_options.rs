@@ -17,7 +17,7 @@ const CLASS_MOST: usize = 64;
 /// Classes whose objects cannot be read before they were restored, which takes hours.
 const FROZEN: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 /// The fewest and the most parts that a store may be said to take.
-const PARTS: std::ops::RangeInclusive<u64> = 100..=10_000;
+const PARTS: std::ops::RangeInclusive<u64> = 10..=10_000;
 
 /// What is asked of a store for every family. Claims are small objects beside them, and are not locked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,151 @@
+//! How many families: as many as was asked for, or as many as it takes so that each fits into an object of its store.
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::sink::{PartSizes, object_most};
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+
+use super::super::names::FAMILIES_MOST;
+use crate::units::show_bytes;
+
+/// More stripes than the destinations say, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Raised {
+    /// How many.
+    pub stripes: usize,
+    /// A line for the user.
+    pub note: String,
+}
+
+/// Looks whether `whole` bytes in `stripes` families fit into the stores of `to`. Where names are made, and nobody said how many
+/// families there are to be (`asked`), there are more instead.
+///
+/// # Errors
+/// They do not fit: with the number of stripes that it takes.
+pub(super) fn enough(
+    to: &[Device],
+    stripes: usize,
+    asked: bool,
+    whole: u64,
+    stores: &Stores,
+) -> Result<Option<Raised>> {
+    let Some((device, most)) = tightest(to, stores)? else { return Ok(None) };
+    let per_family = whole.div_ceil(stripes as u64);
+    if per_family <= most {
+        return Ok(None);
+    }
+    // Spread evenly over the destinations.
+    let needed = (whole.div_ceil(most) as usize).next_multiple_of(to.len());
+    let why = format!(
+        "about {} are expected in each of {stripes} families, and an object there is planned for {} at most",
+        show_bytes(per_family),
+        show_bytes(most)
+    );
+    if needed > FAMILIES_MOST {
+        let hint = format!(
+            "it would take {needed} families, and a set has {FAMILIES_MOST}: choose a stronger --compression or a store that takes more parts"
+        );
+        return Err(Error::usage(device.to_string(), why, hint));
+    }
+    if asked || !to.iter().all(Device::holds_many) {
+        return Err(Error::usage(device.to_string(), why, format!("use at least --stripes {needed}")));
+    }
+    Ok(Some(Raised { stripes: needed, note: format!("{needed} stripes instead of {stripes}: of {device}, {why}") }))
+}
+
+/// What the parts that are not full may take, all stripes together, in bytes: each one in a store keeps one of its own while it waits.
+pub(super) fn part_bytes(to: &[Device], stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
+    let mut bytes = 0;
+    for family in 0..stripes {
+        if let Some(parts_most) = parts_most(&to[family % to.len()], stores)? {
+            bytes += PartSizes::new(per_family, parts_most).largest(per_family);
+        }
+    }
+    Ok(bytes)
+}
+
+/// The destination that takes the shortest objects, and how long these may be.
+fn tightest<'a>(to: &'a [Device], stores: &Stores) -> Result<Option<(&'a Device, u64)>> {
+    let mut tightest: Option<(&Device, u64)> = None;
+    for device in to {
+        if let Some(most) = parts_most(device, stores)?.map(object_most)
+            && tightest.is_none_or(|(_, least)| most < least)
+        {
+            tightest = Some((device, most));
+        }
+    }
+    Ok(tightest)
+}
+
+fn parts_most(device: &Device, stores: &Stores) -> Result<Option<u64>> {
+    match device.place() {
+        Place::Object { bucket, .. } | Place::Prefix { bucket, .. } => Ok(Some(stores.bucket(bucket)?.parts_most())),
+        Place::File(_) | Place::Directory(_) | Place::Null | Place::Pipe => Ok(None),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use fullbore_core::store::ObjectOptions;
+
+    use super::*;
+
+    fn stores(endpoint: &str, max_parts: Option<u64>) -> Stores {
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let settings = vec![
+            setting("AWS_ACCESS_KEY_ID", "a"),
+            setting("AWS_SECRET_ACCESS_KEY", "b"),
+            setting("AWS_ENDPOINT_URL", endpoint),
+        ];
+        Stores::keeping(Duration::from_secs(1), settings, ObjectOptions { max_parts, ..ObjectOptions::default() })
+    }
+
+    fn to(names: &[&str]) -> Vec<Device> {
+        names.iter().map(|name| Device::parse(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn more_than_an_object_is_planned_for_is_refused_with_the_stripes_that_it_takes() {
+        let (stores, most) = (stores("http://127.0.0.1:9", None), object_most(10_000));
+        let named = to(&["s3://bucket/a.bore", "s3://bucket/b.bore"]);
+        assert_eq!(enough(&named, 2, false, 2 * most, &stores).unwrap(), None);
+        let error = enough(&named, 2, false, 4 * most + 1, &stores).unwrap_err().to_string();
+        assert!(error.contains("s3://bucket/a.bore") && error.contains("--stripes 6"), "{error}");
+        let error = enough(&to(&["s3://bucket/night/"]), 2, true, 4 * most, &stores).unwrap_err().to_string();
+        assert!(error.contains("--stripes 4"), "who asks for a number gets it or is refused: {error}");
+        assert_eq!(enough(&to(&["/a.bore", "nul:"]), 2, false, u64::MAX, &stores).unwrap(), None);
+        let error = enough(&to(&["s3://bucket/night/"]), 1, false, 65 * most, &stores).unwrap_err().to_string();
+        assert!(error.contains("65 families"), "{error}");
+    }
+
+    #[test]
+    fn where_names_are_made_there_are_as_many_stripes_as_it_takes() {
+        let most = object_most(1_000);
+        for (stores, places) in [
+            (stores("http://127.0.0.1:9", Some(1_000)), to(&["s3://bucket/night/", "/mnt/a/"])),
+            (stores("https://s3.fr-par.scw.cloud", None), to(&["s3://bucket/night/", "s3://bucket/b/"])),
+        ] {
+            let raised = enough(&places, 2, false, 4 * most + 1, &stores).unwrap().unwrap();
+            assert_eq!(raised.stripes, 6, "{}", raised.note);
+            assert!(
+                raised.note.contains("6 stripes instead of 2") && raised.note.contains("50.0 GiB"),
+                "{}",
+                raised.note
+            );
+        }
+        let elsewhere = stores("https://scw.cloud.example.com", None);
+        assert_eq!(enough(&to(&["s3://bucket/night/"]), 1, false, 4 * most, &elsewhere).unwrap(), None);
+    }
+
+    #[test]
+    fn each_stripe_in_a_store_may_keep_a_part_of_its_own() {
+        let stores = stores("http://127.0.0.1:9", None);
+        let places = to(&["s3://bucket/night/", "/mnt/a/"]);
+        assert_eq!(part_bytes(&places, 4, 0, &stores).unwrap(), 2 * (8 << 20));
+        assert_eq!(part_bytes(&places, 4, object_most(10_000), &stores).unwrap(), 2 * (64 << 20));
+        assert_eq!(part_bytes(&to(&["/mnt/a/"]), 4, 0, &stores).unwrap(), 0);
+    }
+}
