@@ -250,7 +250,7 @@ pub fn decode<T: DeserializeOwned>(shown: &str, bytes: &[u8]) -> Result<T> {
         Error::incomplete(
             shown,
             format!("is no record of a repository: {error}"),
-            "`fullbore catalog rebuild` passes over it and reads the media",
+            "if whoever wrote it has ended, remove it: sets are found by their media too, and `fullbore catalog rebuild` records them again",
         )
     })
 }

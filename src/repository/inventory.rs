@@ -127,7 +127,13 @@ impl Inventory {
     /// A place or the records cannot be listed, or were written by a newer fullbore.
     pub fn take(repository: &Repository, mut known: HashMap<Uuid, SetRecord>) -> Result<Self> {
         let mut inventory = Self { tombstones: ids_of(repository, "tombstones/")?, ..Self::default() };
-        inventory.tasks = tasks(repository)?;
+        for task in read_tasks(repository)? {
+            match task {
+                Ok(task) => inventory.tasks.push(task),
+                Err(error @ Error::Refused { .. }) => return Err(error),
+                Err(error) => inventory.warnings.push(media::one_line(&error)),
+            }
+        }
         // Records before families: of a set that is being removed, the record goes last.
         let listed: HashSet<Uuid> = ids_of(repository, "sets/")?.into_iter().collect();
         known.retain(|id, _| listed.contains(id));
@@ -291,18 +297,23 @@ fn ids_of(repository: &Repository, folder: &str) -> Result<Vec<Uuid>> {
 /// The runs that have a record, oldest first.
 ///
 /// # Errors
-/// They cannot be listed or read.
+/// They cannot be listed, or one of them cannot be read: which sets it leases is not known then.
 pub fn tasks(repository: &Repository) -> Result<Vec<KnownTask>> {
+    read_tasks(repository)?.into_iter().collect()
+}
+
+fn read_tasks(repository: &Repository) -> Result<Vec<Result<KnownTask>>> {
     let listed = repository.records.list("tasks/")?;
     let listed: Vec<Entry> = listed.into_iter().filter(|entry| entry.name.ends_with(".json")).collect();
     let names: Vec<String> = listed.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
     let mut tasks = Vec::new();
-    for (entry, bytes) in listed.iter().zip(repository.records.read_many(&names)?) {
+    for ((entry, name), bytes) in listed.iter().zip(&names).zip(repository.records.read_many(&names)?) {
+        // Gone since it was listed: somebody prunes.
         let Some(bytes) = bytes? else { continue };
-        let record: TaskRecord = format::decode(&repository.records.shown(&entry.name), &bytes)?;
-        tasks.push(KnownTask { record, written_at: entry.modified });
+        let record = format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
+        tasks.push(record.map(|record| KnownTask { record, written_at: entry.modified }));
     }
-    tasks.sort_by(|a, b| (&a.record.started_at, a.record.task).cmp(&(&b.record.started_at, b.record.task)));
+    tasks.sort_by_key(|task| task.as_ref().ok().map(|task| (task.record.started_at.clone(), task.record.task)));
     Ok(tasks)
 }
 

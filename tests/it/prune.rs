@@ -184,6 +184,16 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
 }
 
 #[test]
+fn a_task_record_that_cannot_be_read_stops_a_prune_and_nothing_else() {
+    let world = world();
+    chain(&world, 1);
+    fs::write(world.at("a/.fullbore/tasks/torn.json"), "").unwrap();
+    prune(&world, "--confirm").refused(3, "tasks/torn.json", "is no record of a repository");
+    world.run("restore --repo night --into sqlite:copy.db").with_code(4).says(&["tasks/torn.json"]);
+    assert_eq!(families(&world), 2);
+}
+
+#[test]
 fn a_policy_that_keeps_nothing_is_refused() {
     let world = world();
     chain(&world, 1);
