@@ -18,7 +18,8 @@ import uuid
 from types import SimpleNamespace
 
 import encryption
-from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, MAP, Damage, Family, digest_of,
+import log_set
+from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, LOG, MAP, Damage, Family, digest_of,
                     is_power_of_two, is_zero)
 
 KIND_NAMES = {1: "full", 2: "differential", 3: "log"}
@@ -94,6 +95,7 @@ class MediaSet:
             check(manifest["kind"] == KIND_NAMES[head.kind], "kind")
             check(manifest["engine"].encode("ascii") == head.engine.rstrip(b"\0"), "engine")
             check((manifest["block_size"], manifest["transfer_size"]) == (head.block_size, head.transfer_size), "sizes")
+            self.position = manifest["position"]
             numbers = [family["family"] for family in manifest["families"]]
             check(numbers == list(range(1, head.families + 1)), "families")
             self.map_seed = None
@@ -277,8 +279,31 @@ def check_bases(base, differential):
                                        f"stream {stream.id}: base {stream.base}")
 
 
-def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=()):
-    """Restores a full, or a full and its differential, into `directory`; the names are set when all is checked."""
+def apply_logs(newest, log_paths, key_file, database, begun, stop_at):
+    """Log sets, in order, over the database that the full, or its differential, restored to (§11)."""
+    before, stands = newest.first.header.backup_set_id, log_set.place(newest.position["last"])
+    for number, paths in enumerate(log_paths):
+        log = MediaSet(paths, key_file, ())
+        head = log.first.header
+        log.first.require(head.kind == LOG, 55, "not a log set")
+        log.first.require(head.base_backup_set_id == before, 112, "not the successor of the set before it")
+        log.first.require(list(log.streams) == [1, 2], 132, "not the two streams of a log set")
+        files = {id: begun(f"log {number} {id}") for id in log.streams}
+        log.restore_into(files)
+        for file in files.values():
+            file.seek(0)
+
+        def check(condition, what):
+            log.first.require(condition, log.first.footer.trailer_offset, what)
+
+        stands, whole = log_set.apply(check, log.position["first"], log.position["last"], files[1], files[2], database, stands, stop_at)
+        if not whole:
+            return
+        before = head.backup_set_id
+
+
+def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=(), log_paths=(), stop_at=None):
+    """Restores a full, or a full and its differential, and log sets over it, into `directory`; the names are set when all is checked."""
     newest = MediaSet(paths, key_file, sidecars)
     chain, head = [newest], newest.first.header
     if head.kind == DIFFERENTIAL:
@@ -293,7 +318,7 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
             newest.first.require(base.streams[id].unit == newest.streams[id].unit, 0, f"stream {id}: unit not as in the base")
         chain.insert(0, base)
     else:
-        newest.first.require(head.kind == FULL, 55, "a log is not restored by this reader")
+        newest.first.require(head.kind == FULL, 55, "a log set alone is nothing: give the full, and this with --log")
         newest.first.require(not base_paths, 55, "a full has no base")
     # A stream of an open set without a name is of a file that went while it was copied (§3).
     kept = {id: stream for id, stream in newest.streams.items() if stream.name or not newest.first.open_set}
@@ -316,6 +341,9 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
             files = {id: begun(str(id)) for media in chain for id in media.streams}
             for media in chain:
                 media.restore_into(files)
+        if log_paths:
+            newest.first.require(list(files) == [1], 132, "log sets over something that is no SQLite database")
+            apply_logs(newest, log_paths, key_file, files[1], begun, stop_at)
         paths = {id: file.name for id, file in files.items()}
         for file in files.values():
             file.close()
@@ -332,12 +360,14 @@ def main():
     parser.add_argument("--base", nargs="+", default=[], metavar="FAMILY", help="the full that a differential is based on")
     parser.add_argument("--sidecar", nargs=1, default=[], metavar="FILE", help="the sidecar of a rotation of keys")
     parser.add_argument("--base-sidecar", nargs=1, default=[], metavar="FILE", help="the same for the base")
+    parser.add_argument("--log", nargs="+", default=[], action="append", metavar="FAMILY", help="a log set to be applied then; repeatable, in order")
+    parser.add_argument("--stop-at", type=int, metavar="MICROSECONDS", help="leave out commits that were seen later than this, since 1970")
     arguments = parser.parse_args()
     if not os.path.isdir(arguments.stream_into):
         parser.error(f"{arguments.stream_into}: not a directory")
     try:
         restore(arguments.families, arguments.stream_into, arguments.key, arguments.base, arguments.sidecar,
-                arguments.base_sidecar)
+                arguments.base_sidecar, arguments.log, arguments.stop_at)
     except Damage as damage:
         print(damage, file=sys.stderr)
         return 3

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the independent reader with the arguments given; installs its packages once, into the target directory.
-#   run.sh FAMILY… --stream-into DIR [--key KEYFILE] [--base FAMILY…]
+#   run.sh FAMILY… --stream-into DIR [--key KEYFILE] [--base FAMILY…] [--log FAMILY…]… [--stop-at MICROSECONDS]
 #   run.sh --sample DIR [--key KEYFILE] [--open]     writes sample media (write_sample.py, open_sample.py)
 #   run.sh --test                           tests the reader itself (test_reader.py)
 set -eu

@@ -200,6 +200,49 @@ fn a_log_that_was_restarted_once_is_joined_while_its_end_still_stands() {
 }
 
 #[test]
+fn a_log_that_was_restarted_twice_or_has_overwritten_its_old_end_is_refused() {
+    for (rounds, commits) in [(2, 1), (1, 60)] {
+        let (world, app) = with_full();
+        (1..20).for_each(|n| commit(&app, n));
+        log_set(&world, "");
+        for round in 0..rounds {
+            app.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+            (0..commits).for_each(|n| commit(&app, 20 + round * commits + n));
+        }
+        let refused = world.run("backup sqlite:app.db --kind log --base a --to a/");
+        refused.refused(1, "app.db-wal", "are lost or cannot be proved");
+        assert_eq!(restored_up_to(&world, "--from a"), 19);
+    }
+}
+
+#[test]
+fn logs_of_a_database_that_was_closed_between_are_joined_only_when_nobody_wrote_to_the_file() {
+    let world = small();
+    let app = world.at("app.db");
+    database::sql(&app, "CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')");
+    world.run("backup sqlite:app.db --to a/").done();
+    let open = kept_open(&world);
+    commit(&open, 1);
+    log_set(&world, "");
+    assert_eq!(restored_up_to(&world, "--from a"), 1);
+    // Closed and opened again, its log is another one, and what was in the old one is in the file.
+    open.execute_batch("PRAGMA wal_autocheckpoint = 1000").unwrap();
+    drop(open);
+    let open = kept_open(&world);
+    commit(&open, 2);
+    let refused = world.run("backup sqlite:app.db --kind log --base a --to a/");
+    refused.refused(1, "app.db-wal", "are lost or cannot be proved");
+    // The same where the log is empty before and after.
+    let world = small();
+    let app = world.at("app.db");
+    database::sql(&app, "CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')");
+    world.run("backup sqlite:app.db --to a/").done();
+    world.run("backup sqlite:app.db --kind log --base a --to a/").done().says(&["nothing was committed"]);
+    database::sql(&app, "INSERT INTO ledger VALUES (1, '')");
+    world.run("backup sqlite:app.db --kind log --base a --to a/").refused(1, "app.db-wal", "are lost or cannot be");
+}
+
+#[test]
 fn a_database_without_a_log_is_refused() {
     let world = World::with_shape(Shape { journal: "delete", rows: 50, ..Shape::default() });
     world.run("backup sqlite:app.db --to a/").done();

@@ -145,10 +145,19 @@ fn restored_at(world: &World, time: &str) -> i64 {
 
 #[test]
 fn every_commit_beside_a_busy_writer_comes_back_also_when_the_follower_is_killed() {
+    killed_again_and_again("", FOLLOW);
+}
+
+#[test]
+fn a_follower_that_is_killed_while_it_shortens_the_log_leaves_no_silent_gap() {
+    killed_again_and_again("fast", &format!("{FOLLOW} --checkpoint-after 64KiB"));
+}
+
+fn killed_again_and_again(ways: &str, line: &str) {
     let world = world();
     full(&world);
-    let mut follower = following(&world, FOLLOW);
-    let mut writer = Writer::start(&world, "");
+    let mut follower = following(&world, line);
+    let mut writer = Writer::start(&world, ways);
     let mut times = Vec::new();
     for round in 0..4 {
         wait_for_sets(&world, 3);
@@ -157,24 +166,23 @@ fn every_commit_beside_a_busy_writer_comes_back_also_when_the_follower_is_killed
         let seen = newest_row(&world.at("app.db"));
         wait_for_sets(&world, 2);
         assert!(
-            restored_up_to(&world, "--from a") >= seen,
+            restored_up_to(&world, "--from a --latest") >= seen,
             "round {round}: what was there before two sets is not in them"
         );
         follower.signal("KILL");
         follower.wait();
-        follower = world.start(FOLLOW);
+        follower = world.start(line);
         std::thread::sleep(Duration::from_millis(300));
         if let Ok(Some(_)) = follower.child.try_wait() {
-            // A checkpoint restarted the log meanwhile: that is said, and a differential begins anew.
+            // A checkpoint restarted the log meanwhile: that is said, and a full begins anew.
             follower.wait().refused(1, "app.db-wal", "are lost or cannot be proved");
-            world.run("backup sqlite:app.db --kind differential --base a --to a/").done();
-            follower = world.start(FOLLOW);
+            follower = following(&world, &format!("{line} --full-if-needed"));
         }
     }
     wait_for_sets(&world, 2);
     writer.kill();
     ended(follower);
-    assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+    assert_eq!(restored_up_to(&world, "--from a --latest"), newest_row(&world.at("app.db")));
     let mut before = 0;
     for time in times {
         let row = restored_at(&world, &time);
@@ -256,6 +264,42 @@ fn the_log_stays_short_beside_a_writer_that_hardly_pauses() {
     };
     assert!(shipped > 3 * longest, "{shipped} bytes of frames were shipped, and the log had {longest}: {report}");
     assert_eq!(restored_up_to(&world, "--from a"), newest_row(&world.at("app.db")));
+}
+
+#[test]
+fn a_device_that_fails_for_a_while_is_tried_again() {
+    let world = world();
+    full(&world);
+    let app = kept_open(&world);
+    let follower = following(&world, &format!("{FOLLOW} --to b/"));
+    app.execute_batch("INSERT INTO ledger VALUES (1, 1)").unwrap();
+    wait_for_sets(&world, 1);
+    std::fs::rename(world.at("b"), world.at("away")).unwrap();
+    app.execute_batch("INSERT INTO ledger VALUES (2, 2)").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    app.execute_batch("INSERT INTO ledger VALUES (3, 3); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    std::fs::rename(world.at("away"), world.at("b")).unwrap();
+    wait_for_sets(&world, 1);
+    follower.signal("TERM");
+    follower.wait().done().says(&["could not be stored", "next try in"]);
+    assert_eq!(restored_up_to(&world, "--from a --from b"), 3);
+}
+
+#[test]
+fn where_the_log_continues_no_base_a_full_is_taken_if_that_was_asked_for() {
+    let world = world();
+    full(&world);
+    database::sql(&world.at("app.db"), "INSERT INTO ledger VALUES (1, 1)");
+    let app = kept_open(&world);
+    let follower = following(&world, &format!("{FOLLOW} --full-if-needed"));
+    until("a full", || {
+        world.names("a").iter().filter(|name| name.contains("-full-") && name.ends_with(".bore")).count() == 2
+    });
+    app.execute_batch("INSERT INTO ledger VALUES (2, 2)").unwrap();
+    wait_for_sets(&world, 1);
+    follower.signal("TERM");
+    follower.wait().done().says(&["are lost or cannot be proved", "a full is taken"]);
+    assert_eq!(restored_up_to(&world, "--from a --latest"), 2);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod few_threads;
 mod forge;
 mod forged_media;
 mod golden;
+mod golden_log;
 #[cfg(all(feature = "mariadb", feature = "mysql"))]
 mod golden_servers;
 mod heaps;

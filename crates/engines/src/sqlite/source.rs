@@ -261,6 +261,9 @@ impl Snapshot {
     /// The state of the file, if every frame up to the mark has been copied into it. Within the transaction, so that it stays so.
     fn file_alone(&self) -> Result<Option<FileState>> {
         let (Some(watch), Some(log)) = (&self.log, &self.position.log) else { return Ok(None) };
+        if probe::is_network(&self.raw).is_some() {
+            return Ok(None); // Its times may be those of another machine, or old.
+        }
         let mut copied = [0; 4];
         let got = watch.index.read_at(COPIED_AT, &mut copied);
         got.map_err(|error| watch.index.read_error(COPIED_AT, copied.len(), error))?;

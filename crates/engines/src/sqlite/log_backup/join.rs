@@ -66,7 +66,7 @@ impl Apart {
                         salts.0,
                         salts.1
                     ),
-                    "take a new full or differential and go on from that; `fullbore log follow` keeps the log from being restarted meanwhile, and without --base it begins with a full of its own",
+                    "take a new full or differential and go on from that; `fullbore log follow` keeps the log from being restarted meanwhile, and begins with a full of its own where there is no base, or with --full-if-needed",
                 )
             }
         }
@@ -155,7 +155,7 @@ impl Joining<'_> {
     /// that as long as the predecessor's last frame stands, whatever followed it stands too.
     fn rest_of_the_old_log(&self) -> Result<Vec<Stretch>, Apart> {
         let (kind, end, sums) = self.old_end()?;
-        let before = self.frame_sums(&kind, end, sums)?;
+        let before = self.old_frame(&kind, end, sums)?;
         let place = Place::Log(Arc::clone(self.log));
         let failed = |error| self.log.read_error(0, 0, error);
         let Some(last) = last_commit(&place, &kind, end + 1, before).map_err(failed)? else {
@@ -176,7 +176,16 @@ impl Joining<'_> {
     /// After reading: none of it was overwritten while it was read.
     fn old_end_still_stands(&self) -> Result<(), Apart> {
         let (kind, end, sums) = self.old_end()?;
-        self.frame_sums(&kind, end, sums).map(drop)
+        self.old_frame(&kind, end, sums).map(drop)
+    }
+
+    fn old_frame(&self, kind: &Kind, end: u32, sums: Option<Sums>) -> Result<Sums, Apart> {
+        self.frame_sums(kind, end, sums).map_err(|apart| match apart {
+            Apart::Because(_) => {
+                Apart::Because("the log was restarted since, and has overwritten what may have followed".into())
+            }
+            failed => failed,
+        })
     }
 
     fn old_end(&self) -> Result<(Kind, u32, Option<Sums>), Apart> {
