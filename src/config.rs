@@ -43,6 +43,8 @@ pub struct Config {
     pub key: Option<PathBuf>,
     /// `--device-timeout`, in seconds.
     pub device_timeout: Option<u64>,
+    /// `--outage`, in seconds.
+    pub outage: Option<u64>,
     /// `--sse`.
     pub sse: Option<String>,
     /// `--storage-class`.
@@ -155,6 +157,7 @@ impl Config {
             tags: self.tag.iter().map(|tag| store::tag("--tag", tag)).collect::<Result<_>>()?,
             lock,
             max_parts: self.max_parts,
+            outage: Duration::from_secs(self.outage.unwrap_or(0)),
         }
         .checked()
     }

@@ -28,6 +28,10 @@ pub struct Arguments {
     /// Seconds that an object store (s3://) may take for one request, all its retries included.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub device_timeout: Option<u64>,
+    /// Seconds that an object store may be away in the middle of a family: its parts, or what is read of it, are tried again until then
+    /// [default: 0].
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
+    pub outage: Option<u64>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

@@ -48,6 +48,7 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<u8> {
     let mut config = fullbore::config::load(arguments.config.as_deref())?;
     config.device_timeout = arguments.device_timeout.or(config.device_timeout);
+    config.outage = arguments.outage.or(config.outage);
     match arguments.verb {
         Verb::Backup(args) => backup::run(&args, &config),
         Verb::Log(args) => log::run(&args, &config),

@@ -4,8 +4,9 @@
 mod object_store {
     use std::os::unix::fs::FileExt;
     use std::process::Command;
+    use std::time::Duration;
 
-    use fullbore_test_servers::{Call, Fault, FaultProxy, ObjectStore, StoreKind, StoreOptions};
+    use fullbore_test_servers::{Call, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
 
     use crate::database;
     use crate::program::{self, Ended};
@@ -155,7 +156,7 @@ mod object_store {
             (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new().max_parts(10)));
         store.make_bucket("media");
         let more = "CREATE TABLE more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) \
-                    SELECT randomblob(1000000) AS blob FROM n";
+                    SELECT i, randomblob(1000000) AS blob FROM n";
         database::sql(&world.at("app.db"), more);
         let line = "backup sqlite:app.db --to s3://media/app.bore --compression none";
         // Of 8 MiB each it takes thirteen.
@@ -187,6 +188,73 @@ mod object_store {
         run(&world, &store, &line("--to s3://media/a.bore")).refused(2, "s3://media/a.bore", "--stripes 3");
         run(&world, &store, &line("--to s3://media/night/ --stripes 2")).refused(2, "s3://media/night/", "--stripes 3");
         assert!(keys(&store).is_empty());
+    }
+
+    /// Kills the store in the middle of the job, which reaches it by `proxy`, and starts it again.
+    fn interrupted(world: &World, store: &mut ObjectStore, proxy: &FaultProxy, line: &str, away: u64) -> Ended {
+        let mut command: Command = program::command(world.folder(), line.split_whitespace());
+        command.envs(store.environment_at(proxy.endpoint()));
+        let running = program::start(command);
+        let moves = |operation| matches!(operation, "UploadPart" | "GetObject");
+        let moved = || proxy.requests().iter().filter(|seen| moves(seen.request.operation())).count();
+        wait_until("some of it has been moved", || moved() > 8);
+        store.kill();
+        std::thread::sleep(Duration::from_secs(away));
+        store.start_again();
+        running.wait()
+    }
+
+    #[test]
+    fn a_backup_and_a_restore_outlast_a_store_that_is_away_for_no_longer_than_was_said() {
+        let (world, mut store) =
+            (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new()));
+        store.make_bucket("media");
+        let more = "CREATE TABLE more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 80) \
+                    SELECT i, randomblob(1000000) AS blob FROM n";
+        database::sql(&world.at("app.db"), more);
+        // Slow enough to be found in the middle.
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Delay(Duration::from_millis(100)));
+        let line = |outage: u64| {
+            format!(
+                "backup sqlite:app.db --to s3://media/night/ --stripes 2 --compression none --throttle 40MiB/s --device-timeout 8 --outage {outage}"
+            )
+        };
+        interrupted(&world, &mut store, &proxy, &line(60), 4).done();
+        run(&world, &store, "verify --from s3://media/night/").done();
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Delay(Duration::from_millis(100)));
+        let restore =
+            "restore --from s3://media/night/ --into sqlite:copy.db --queue-depth 2 --device-timeout 8 --outage 60";
+        interrupted(&world, &mut store, &proxy, restore, 4).done();
+        world.assert_copy();
+        store.objects("media").iter().for_each(|object| store.client().delete("media", &object.key));
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Delay(Duration::from_millis(100)));
+        let ended = interrupted(&world, &mut store, &proxy, &line(2), 13);
+        ended.refused(1, "s3://media/night/", "--outage");
+        assert!(keys(&store).iter().all(|key| key.ends_with(".claim")), "{:?}", keys(&store));
+    }
+
+    #[test]
+    fn locked_backups_through_a_store_that_fails_now_and_then_are_whole_or_not_there() {
+        let (world, store) = (World::with_database(), lockable(StoreKind::Versitygw));
+        let mut done = 0;
+        for seed in 0..8 {
+            let proxy = FaultProxy::start(store.endpoint(), Plan::seeded(seed).per_cent(25).rule());
+            let line =
+                format!("backup sqlite:app.db --to s3://media/{seed}/ --stripes 2 --lock-until 1d --device-timeout 9");
+            let ended = run_at(&world, &store, proxy.endpoint(), &line);
+            if ended.code == 0 {
+                done += 1;
+                run(&world, &store, &format!("verify --from s3://media/{seed}/")).done();
+            } else {
+                let left: Vec<String> =
+                    keys(&store).into_iter().filter(|key| key.starts_with(&format!("{seed}/"))).collect();
+                assert!(
+                    !left.iter().any(|key| key.contains("-1of2.bore") && key.ends_with(".bore")),
+                    "{left:?}: {ended}"
+                );
+            }
+        }
+        assert!(done > 0, "none was done");
     }
 
     #[test]

@@ -95,10 +95,9 @@ mod object_store {
         let (give, take) = std::sync::mpsc::channel();
         for (number, size) in sizes {
             let (of, key, upload, give) = (Arc::clone(bucket), key.to_owned(), upload.clone(), give.clone());
-            let name = key.clone();
             let work =
                 async move { of.write_part(&key, &upload, number as usize - 1, vec![7; size as usize].into()).await };
-            std::mem::forget(bucket.start(&name, work, move |done| give.send(done).unwrap()));
+            std::mem::forget(bucket.start(work, move |done| give.send(done).unwrap()));
         }
         (sizes.to_vec(), take.iter().take(sizes.len()).collect())
     }

@@ -248,7 +248,7 @@ impl ObjectSink {
         let (bucket, key, upload) = (Arc::clone(&self.bucket), self.key.clone(), self.upload.clone());
         let (done, bytes, begun) = (self.done.0.clone(), payload.content_length(), Instant::now());
         let work = async move { bucket.write_part(&key, &upload, number, payload).await };
-        let request = self.bucket.start(&self.key, work, move |result| {
+        let request = self.bucket.start(work, move |result| {
             let _ = done.send(Done { number, bytes, took: begun.elapsed(), result }); // The sink may be gone.
         });
         self.uploading.insert(number, request);

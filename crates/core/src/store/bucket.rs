@@ -18,6 +18,7 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::endure::{Endurance, Tried};
 use super::object_options::{Encryption, ObjectLock};
 use super::signed::Signed;
 use super::{Control, cut_off, explained, in_the_end, profile};
@@ -282,38 +283,56 @@ impl Bucket {
         self.handle.block_on(in_the_end(&url, work))
     }
 
-    /// Starts `work` and gives what came of it to `then`, on a thread of the runtime.
+    /// Starts `work`, which has deadlines of its own, and gives what came of it to `then`, on a thread of the runtime.
     pub fn start<T: Send + 'static>(
         &self,
-        key: &str,
         work: impl Future<Output = Result<T>> + Send + 'static,
         then: impl FnOnce(Result<T>) + Send + 'static,
     ) -> Request {
-        let (control, url) = (Arc::clone(&self.control), self.url(key));
-        let task = self.handle.spawn(async move { then(control.answered(&url, work).await) });
+        let control = Arc::clone(&self.control);
+        let task = self.handle.spawn(async move { then(control.unless_stopped(work).await.flatten()) });
         Request { task, handle: self.handle.clone() }
     }
 
-    /// What is under that key; nothing if there is nothing.
+    /// Asks until there is an answer, or an outage has lasted too long.
+    fn ask_on<T, F>(&self, key: &str, action: &str, once: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let url = self.url(key);
+        self.handle.block_on(async {
+            let mut endurance = Endurance::new(&self.control, &url);
+            loop {
+                if let Some(answer) = endurance.tried(async { Tried::of(once().await, action, &url) }).await? {
+                    return Ok(answer);
+                }
+            }
+        })
+    }
+
+    /// What is under that key; nothing if there is nothing. Outlasts an outage.
     pub fn head(&self, key: &str) -> Result<Option<Head>> {
-        self.ask(key, self.head_of(key))
+        let path = self.path(key)?;
+        self.ask_on(key, "look at", || self.head_of(&path))
     }
 
     /// The same, also when the job is stopped.
     pub fn head_at_last(&self, key: &str) -> Result<Option<Head>> {
-        self.tidy(key, self.head_of(key))
+        let path = self.path(key)?;
+        let explained = |error| explained("look at", &self.url(key), &error);
+        self.tidy(key, async { self.head_of(&path).await.map_err(explained) })
     }
 
-    async fn head_of(&self, key: &str) -> Result<Option<Head>> {
+    async fn head_of(&self, path: &Path) -> object_store::Result<Option<Head>> {
         let options = GetOptions { head: true, ..GetOptions::default() };
-        match self.store.get_opts(&self.path(key)?, options).await {
+        match self.store.get_opts(path, options).await {
             Ok(found) => Ok(Some(Head {
                 size: found.meta.size,
                 tag: found.meta.e_tag.clone(),
                 set: found.attributes.get(&Attribute::Metadata(SET.into())).map(|set| set.to_string()),
             })),
             Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(explained("look at", &self.url(key), &error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -331,10 +350,10 @@ impl Bucket {
         self.get(path, range, tag).await?.bytes().await
     }
 
-    /// The bytes `range` of an object, as it was when it had that tag; fewer where it ends.
+    /// The bytes `range` of an object, as it was when it had that tag; fewer where it ends. Outlasts an outage.
     pub fn read(&self, key: &str, range: Range<u64>, tag: Option<String>) -> Result<Bytes> {
         let path = self.path(key)?;
-        self.ask(key, async { self.bytes(&path, range, tag).await.map_err(self.unread(key)) })
+        self.ask_on(key, "read", || self.bytes(&path, range.clone(), tag.clone()))
     }
 
     /// The first `length` bytes of a small object; also when the job is stopped.
@@ -357,7 +376,7 @@ impl Bucket {
         })
     }
 
-    /// Reads `length` bytes from `offset` on into buffers of one size, which have room for them.
+    /// Reads `length` bytes from `offset` on into buffers of one size, which have room for them. Outlasts an outage.
     pub async fn read_into(
         &self,
         key: &str,
@@ -366,13 +385,35 @@ impl Bucket {
         tag: Option<String>,
         mut buffers: Vec<Buffer>,
     ) -> Result<Vec<Buffer>> {
-        let (path, unread) = (self.path(key)?, self.unread(key));
-        let got = self.get(&path, offset..offset + length as u64, tag).await;
-        let mut stream = got.map_err(&unread)?.into_stream();
+        let (path, url) = (self.path(key)?, self.url(key));
+        let mut endurance = Endurance::new(&self.control, &url);
+        while endurance.tried(self.fill(&path, &url, offset, length, tag.clone(), &mut buffers)).await?.is_none() {}
+        Ok(buffers)
+    }
+
+    async fn fill(
+        &self,
+        path: &Path,
+        url: &str,
+        offset: u64,
+        length: usize,
+        tag: Option<String>,
+        buffers: &mut [Buffer],
+    ) -> Tried<()> {
+        let got = self.get(path, offset..offset + length as u64, tag).await;
+        let mut stream = match Tried::of(got, "read", url) {
+            Tried::Done(Ok(got)) => got.into_stream(),
+            Tried::Done(Err(error)) => return Tried::Done(Err(error)),
+            Tried::Away(error) => return Tried::Away(error),
+        };
         let size = buffers.first().map_or(1, |buffer| buffer.len());
         let mut got = 0;
         while let Some(bytes) = stream.next().await {
-            let bytes = bytes.map_err(&unread)?;
+            let bytes = match Tried::of(bytes, "read", url) {
+                Tried::Done(Ok(bytes)) => bytes,
+                Tried::Done(Err(error)) => return Tried::Done(Err(error)),
+                Tried::Away(error) => return Tried::Away(error),
+            };
             let mut rest = &bytes[..];
             while !rest.is_empty() && got < length {
                 let (index, within) = (got / size, got % size);
@@ -382,17 +423,11 @@ impl Bucket {
                 rest = &rest[taken..];
             }
             if !rest.is_empty() {
-                return Err(Error::refused(
-                    self.url(key),
-                    "the store gave more bytes than were asked for",
-                    "do not trust this store",
-                ));
+                let why = "the store gave more bytes than were asked for";
+                return Tried::Done(Err(Error::refused(url, why, "do not trust this store")));
             }
         }
-        if got < length {
-            return Err(cut_off(&self.url(key), offset + got as u64));
-        }
-        Ok(buffers)
+        Tried::Done(if got < length { Err(cut_off(url, offset + got as u64)) } else { Ok(()) })
     }
 
     /// The objects whose keys begin with `prefix` and have no further `/`.
@@ -464,21 +499,25 @@ impl Bucket {
         })
     }
 
-    /// Uploads part `number`, from 0.
+    /// Uploads part `number`, from 0. Outlasts an outage.
     pub async fn write_part(&self, key: &str, upload: &Upload, number: usize, payload: PutPayload) -> Result<Part> {
-        let path = self.path(key)?;
-        let put = self.store.put_part(&path, &upload.0, number, payload).await;
-        put.map(Part).map_err(|error| explained("write", &self.url(key), &error))
+        let (path, url) = (self.path(key)?, self.url(key));
+        let mut endurance = Endurance::new(&self.control, &url);
+        loop {
+            let once = async {
+                Tried::of(self.store.put_part(&path, &upload.0, number, payload.clone()).await, "write", &url)
+            };
+            if let Some(part) = endurance.tried(once).await? {
+                return Ok(Part(part));
+            }
+        }
     }
 
-    /// Makes the object out of its parts. When this returns, the store has it.
+    /// Makes the object out of its parts. When this returns, the store has it. Outlasts an outage.
     pub fn complete(&self, key: &str, upload: &Upload, parts: Vec<Part>) -> Result<()> {
         let path = self.path(key)?;
-        let parts = parts.into_iter().map(|part| part.0).collect();
-        self.ask(key, async {
-            let done = self.store.complete_multipart(&path, &upload.0, parts).await;
-            done.map(drop).map_err(|error| explained("complete", &self.url(key), &error))
-        })
+        let parts: Vec<PartId> = parts.into_iter().map(|part| part.0).collect();
+        self.ask_on(key, "complete", || self.store.complete_multipart(&path, &upload.0, parts.clone())).map(drop)
     }
 
     /// Gives up an upload: its parts go. Also when the job is stopped.

@@ -4,6 +4,7 @@
 //! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
 
 mod bucket;
+mod endure;
 mod failure;
 mod kept;
 mod object_options;
@@ -139,13 +140,20 @@ impl Stores {
 impl Control {
     /// Waits for an answer, at most for the job's patience; [`Error::Halted`] when the job is stopped.
     async fn answered<T>(&self, thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.unless_stopped(tokio::time::timeout(self.patience, work)).await? {
+            Ok(answer) => answer,
+            Err(_) => Err(silent(thing, self.patience)),
+        }
+    }
+
+    /// Waits for `work`, unless the job is stopped.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let mut stopped = self.stopped.subscribe();
-        let patience = self.patience;
         tokio::select! {
             biased;
             _ = stopped.changed() => Err(Error::Halted),
             () = self.signalled() => Err(Error::Halted),
-            answer = tokio::time::timeout(patience, work) => answer.unwrap_or_else(|_| Err(silent(thing, patience))),
+            done = work => Ok(done),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Public sources: Amazon S3 API Reference (CreateMultipartUpload, HeadObject), Amazon S3 User Guide (Object Lock, tags).
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -30,8 +31,10 @@ pub struct ObjectOptions {
     pub tags: Vec<(String, String)>,
     /// Object Lock.
     pub lock: Option<ObjectLock>,
-    /// The most parts of an object, where the store is not asked for by its host.
+    /// The most parts of an object, where its host does not tell.
     pub max_parts: Option<u64>,
+    /// How long the store may be away while families are written or read; parts and ranges are tried again for as long.
+    pub outage: Duration,
 }
 
 /// Encryption by the store, with keys that the store has.

@@ -122,7 +122,7 @@ impl ObjectSupply {
         let (bucket, key, tag) = (Arc::clone(&self.bucket), self.key.clone(), self.tag.clone());
         let (arrived, begun) = (self.arrived.0.clone(), Instant::now());
         let work = async move { bucket.read_into(&key, offset, length, tag, buffers).await };
-        let request = self.bucket.start(&self.key, work, move |result| {
+        let request = self.bucket.start(work, move |result| {
             let _ = arrived.send(Arrived { offset, took: begun.elapsed(), result }); // The supply may be gone.
         });
         self.ahead.push_back(Ahead { offset, length, request: Some(request), buffers: None });

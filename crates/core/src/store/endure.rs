@@ -1,0 +1,128 @@
+//! Outlasting a store that is away: what can be done again is done again, for as long as the job was told that an outage may last.
+
+use std::time::{Duration, Instant};
+
+use object_store::Error as StoreError;
+
+use super::{Control, explained, silent};
+use crate::error::{Error, Result};
+
+/// How long is waited before what failed is tried again; each further time twice as long, up to the second one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What a store answers that will be able to do it later. Answers without a code come from the network, or from what stands before the store.
+const LATER: [&str; 7] = [
+    "InternalError",
+    "ServiceUnavailable",
+    "SlowDown",
+    "RequestTimeout",
+    "OperationAborted",
+    "XMinioServerNotInitialized",
+    "XMinioStorageResourceUnavailable",
+];
+
+/// How one try ended.
+pub(super) enum Tried<T> {
+    /// For good.
+    Done(Result<T>),
+    /// The store is away, or has too much to do.
+    Away(Error),
+}
+
+impl<T> Tried<T> {
+    /// What came of a request about `thing`; `action` is what was tried, as a verb.
+    pub fn of(result: object_store::Result<T>, action: &str, thing: &str) -> Self {
+        match result {
+            Ok(value) => Self::Done(Ok(value)),
+            Err(error) if is_away(&error) => Self::Away(explained(action, thing, &error)),
+            Err(error) => Self::Done(Err(explained(action, thing, &error))),
+        }
+    }
+}
+
+/// True for what may be gone the next time: no connection, no answer, or one that says so.
+fn is_away(error: &StoreError) -> bool {
+    let StoreError::Generic { source, .. } = error else { return false };
+    let mut text = source.to_string();
+    let mut cause = source.source();
+    while let Some(error) = cause {
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
+        Some((code, _)) => LATER.contains(&code),
+        // Nobody's connection is trusted later that is not now, and a name or a key does not appear by itself.
+        None => !text.contains("certificate") && !text.contains("/latest/api/token"),
+    }
+}
+
+/// Tries until something came of it, or the outage has lasted too long.
+pub(super) struct Endurance<'a> {
+    control: &'a Control,
+    thing: &'a str,
+    away_since: Option<Instant>,
+    pause: Duration,
+}
+
+impl<'a> Endurance<'a> {
+    pub fn new(control: &'a Control, thing: &'a str) -> Self {
+        Self { control, thing, away_since: None, pause: FIRST_PAUSE }
+    }
+
+    /// One try, which has the job's patience. Its result; nothing when it is to be tried again, after the pause that was made here.
+    pub async fn tried<T>(&mut self, once: impl Future<Output = Tried<T>>) -> Result<Option<T>> {
+        let begun = Instant::now();
+        let answer = self.control.unless_stopped(tokio::time::timeout(self.control.patience, once)).await?;
+        let error = match answer {
+            Ok(Tried::Done(result)) => return result.map(Some),
+            Ok(Tried::Away(error)) => error,
+            Err(_) => silent(self.thing, self.control.patience),
+        };
+        let since = *self.away_since.get_or_insert(begun);
+        let outage = self.control.objects.outage;
+        if outage.is_zero() {
+            return Err(error);
+        }
+        if since.elapsed() + self.pause > outage {
+            let more =
+                format!("; it was away for {} s, and --outage says how long it may be", since.elapsed().as_secs());
+            return Err(error.noting(&more));
+        }
+        // Not all at once when it is back: each waits for another part of the pause.
+        let share = 50 + u32::from(uuid::Uuid::new_v4().as_bytes()[0]) * 50 / 255;
+        self.control.unless_stopped(tokio::time::sleep(self.pause * share / 100)).await?;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> StoreError {
+        StoreError::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn a_store_that_is_away_is_told_from_one_that_refuses() {
+        for text in [
+            "<Code>SlowDown</Code>",
+            "<Code>InternalError</Code>",
+            "Connection refused",
+            "operation timed out",
+            "status 502",
+        ] {
+            assert!(is_away(&generic(text)), "{text}");
+        }
+        for text in [
+            "<Code>EntityTooLarge</Code>",
+            "<Code>NoSuchUpload</Code>",
+            "<Code>BadDigest</Code>",
+            "invalid certificate",
+        ] {
+            assert!(!is_away(&generic(text)), "{text}");
+        }
+        assert!(!is_away(&StoreError::NotFound { path: "k".into(), source: "".into() }));
+    }
+}
