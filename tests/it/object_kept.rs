@@ -145,9 +145,21 @@ mod object_store {
             assert_eq!(header(&store, &key, "x-amz-server-side-encryption").as_deref(), Some(shown));
             run(&world, &store, &format!("verify --from s3://media/{key}")).done();
         }
+        // The environment says it too, and an option wins over all of that.
+        let of_environment = |line: &str| {
+            let mut command: Command = program::command(world.folder(), line.split_whitespace());
+            command.envs(store.environment());
+            command.envs([("AWS_SERVER_SIDE_ENCRYPTION", "aws:kms"), ("AWS_SSE_KMS_KEY_ID", "fullbore-tests")]);
+            program::run(command).done();
+        };
+        of_environment("backup sqlite:app.db --to s3://media/d.bore");
+        of_environment("backup sqlite:app.db --to s3://media/e.bore --sse AES256");
+        for (key, shown) in [("d.bore", "aws:kms"), ("e.bore", "AES256")] {
+            assert_eq!(header(&store, key, "x-amz-server-side-encryption").as_deref(), Some(shown));
+        }
         let unknown = run(&world, &store, "backup sqlite:app.db --to s3://media/c.bore --sse aws:kms:nobody");
         unknown.refused(1, "s3://media/c.bore", "cannot begin to write it");
-        assert_eq!((keys(&store).len(), store.uploads("media")), (2, Vec::new()));
+        assert_eq!((keys(&store).len(), store.uploads("media")), (4, Vec::new()));
     }
 
     #[test]

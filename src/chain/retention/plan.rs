@@ -258,6 +258,8 @@ impl Planner<'_> {
                 ));
             }
         }
+        let outlived = self.outlived();
+        self.notes.extend(self.named("locked for a shorter time than what stands on them", &|at| outlived[at]));
         let delete = self.order();
         let reasons = std::mem::take(&mut self.reasons);
         let fate = |reasons: Vec<Reason>| if reasons.is_empty() { Fate::Delete } else { Fate::Keep(reasons) };
@@ -319,6 +321,20 @@ impl Planner<'_> {
             ("found more than once, and kept", &|at| self.graph.twice[at]),
         ];
         faults.iter().filter_map(|(what, is_at_fault)| self.named(what, is_at_fault)).collect()
+    }
+
+    /// Of each set whether the store will let it go while it still holds what stands on it, which is worth nothing then.
+    fn outlived(&self) -> Vec<bool> {
+        let lock = |at: usize| self.graph.sets[at].locked_until.filter(|&until| until > self.now);
+        let mut above: Vec<Option<i64>> = vec![None; self.reasons.len()];
+        let mut deepest_first: Vec<usize> = (0..above.len()).collect();
+        deepest_first.sort_by_key(|&at| Reverse(self.graph.lineage[at].depth));
+        for at in deepest_first {
+            if let Some(base) = self.graph.base[at] {
+                above[base] = above[base].max(above[at]).max(lock(at));
+            }
+        }
+        above.into_iter().enumerate().map(|(at, above)| above > lock(at)).collect()
     }
 
     fn named(&self, what: &str, is_at_fault: &dyn Fn(usize) -> bool) -> Option<String> {

@@ -221,6 +221,17 @@ fn locked_leased_and_unfinished_sets_stay_with_what_they_need() {
 }
 
 #[test]
+fn a_full_whose_lock_ends_before_that_of_its_differential_is_named() {
+    let until = |days: i64, set: KeptSet| KeptSet { locked_until: Some(NOW + days * DAY), ..set };
+    let named = |full: KeptSet, log: KeptSet| planned(&[full, differential(2, 1, 8), log], "last = 1").notes.join("\n");
+    let text = named(until(3, full(1, 9)), until(4, log(3, 2, 7)));
+    assert!(text.contains("shorter time") && text.contains(&id(1).to_string()[..13]), "{text}");
+    assert!(text.contains(&id(2).to_string()[..13]), "the differential between them is not locked at all: {text}");
+    assert_eq!(named(until(9, full(1, 9)), full(3, 7)), "");
+    assert_eq!(named(full(1, 9), until(-1, log(3, 2, 7))), "", "a lock that has ended holds nothing");
+}
+
+#[test]
 fn what_another_run_has_marked_for_deletion_is_not_counted_on() {
     let sets = [full(1, 9), full(2, 8), KeptSet { tombstoned: true, ..full(3, 1) }];
     assert_eq!(deleted(&sets, "last = 1"), [1], "the newest is about to go: the one before it has to stay");

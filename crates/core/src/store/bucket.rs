@@ -41,6 +41,9 @@ const SET: &str = "fullbore-set";
 const PARTS_MOST: u64 = 10_000;
 const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
 
+/// What the environment says of encryption: its algorithm and the name of a key.
+const ENCRYPTION: [&str; 2] = ["AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID"];
+
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
     name: String,
@@ -149,12 +152,12 @@ fn encryption(control: &Control) -> Result<Option<Encryption>> {
     }
     let setting =
         |name: &str| control.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let Some(algorithm) = setting("AWS_SERVER_SIDE_ENCRYPTION").filter(|value| !value.is_empty()) else {
+    let Some(algorithm) = setting(ENCRYPTION[0]).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
-    let key = setting("AWS_SSE_KMS_KEY_ID").filter(|_| algorithm.starts_with("aws:kms"));
+    let key = setting(ENCRYPTION[1]).filter(|_| algorithm.starts_with("aws:kms"));
     let text = key.map_or_else(|| algorithm.to_owned(), |key| format!("{algorithm}:{key}"));
-    Encryption::parse("AWS_SERVER_SIDE_ENCRYPTION", &text).map(Some)
+    Encryption::parse(ENCRYPTION[0], &text).map(Some)
 }
 
 /// The crate's names for it.
@@ -198,7 +201,12 @@ impl Bucket {
         let mut builder = AmazonS3Builder::new().with_retry(retry);
         // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
         builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
+        // An option may say another encryption than the environment: it is set below, and not half of each.
+        let ours = |name: &str| ENCRYPTION.contains(&name);
         for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
+            if ours(name) {
+                continue;
+            }
             if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
                 builder = builder.with_config(key, value);
             }

@@ -286,4 +286,13 @@ mod tests {
         assert_eq!(decoded("%zz%4%c3%bc%"), "%zz%4ü%");
         assert_eq!(encoded("a/b c=ü"), "a%2Fb%20c%3D%C3%BC");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_answer_of_a_store_is_a_panic(pieces in proptest::collection::vec("(<|</)?(Upload|Key|UploadId|Part|PartNumber|Size|ETag|IsTruncated|Next[A-Z]{1,3})?>?|.{0,4}|%[0-9a-g]{0,2}|true", 0..60)) {
+            let body = pieces.concat();
+            let (uploads, parts) = (uploads(&body), parts(&body));
+            proptest::prop_assert!(uploads.items.len() + parts.items.len() <= body.len());
+        }
+    }
 }
