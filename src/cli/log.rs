@@ -91,9 +91,15 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&args.source)))?;
     // The last set is stored when a signal has come already.
     let stores = config.stores();
-    let quiet = args.shown.quiet;
+    let (quiet, verbose) = (args.shown.quiet, args.shown.verbose);
     let told = move |event: log::Event| {
-        if !quiet || matches!(event, log::Event::Failed(..)) {
+        let wanted = match event {
+            log::Event::Failed(..) | log::Event::Apart(_) => true,
+            // One for each set would fill the journal of a service.
+            log::Event::Shipped(..) => verbose,
+            log::Event::Full(_) | log::Event::Joined(_) => !quiet,
+        };
+        if wanted {
             show::event(&event);
         }
     };

@@ -35,6 +35,9 @@ fn log_set(world: &World, more: &str) {
     world.run(&format!("backup sqlite:app.db --kind log --base a --to a/ {more}")).done();
 }
 
+/// What a writer writes down with a commit: the items that it sees.
+pub const ITEMS: &str = "SELECT count(*) * 1000003 + coalesce(sum(id + length(blob)), 0) FROM item";
+
 /// Restores `copy.db`, which has to be sound, and gives the greatest number in the ledger; there is no gap below.
 #[track_caller]
 pub fn restored_up_to(world: &World, line: &str) -> i64 {
@@ -44,6 +47,14 @@ pub fn restored_up_to(world: &World, line: &str) -> i64 {
     let (count, greatest) =
         (database::number(&copy, "SELECT count(*) FROM ledger"), database::number(&copy, "SELECT max(n) FROM ledger"));
     assert_eq!(count, greatest + 1, "a row is missing, or there twice");
+    if database::number(&copy, "SELECT count(*) FROM pragma_table_info('ledger') WHERE name = 'items'") == 1 {
+        let then = format!("SELECT coalesce(items, ({ITEMS})) FROM ledger WHERE n = {greatest}");
+        assert_eq!(
+            database::number(&copy, ITEMS),
+            database::number(&copy, &then),
+            "other items than the writer saw at {greatest}"
+        );
+    }
     for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {
         let _ = std::fs::remove_file(world.at(name)); // The side files may not be there.
     }
@@ -117,6 +128,17 @@ fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
     refused("2026-01-01T00:00:00").refused(2, "--stop-at", "the zone is missing");
     refused("2026-10-25T02:30:00[Europe/Berlin]").refused(2, "--stop-at", "had this time twice");
     world.assert_no_copy();
+}
+
+#[test]
+fn a_log_set_does_not_replace_what_it_continues() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    log_set(&world, "--name-template log.bore");
+    commit(&app, 2);
+    let line = "backup sqlite:app.db --kind log --base a --to a/log.bore --init";
+    world.run(line).refused(2, "a/log.bore", "is the set that this log set continues");
+    assert_eq!(restored_up_to(&world, "--from a"), 1);
 }
 
 #[test]
