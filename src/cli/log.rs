@@ -91,12 +91,12 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&args.source)))?;
     // The last set is stored when a signal has come already.
     let stores = config.stores();
-    let (quiet, verbose) = (args.shown.quiet, args.shown.verbose);
-    let told = move |event: log::Event| {
+    let quiet = args.shown.quiet;
+    let told = |event: log::Event| {
         let wanted = match event {
             log::Event::Failed(..) | log::Event::Apart(_) => true,
             // One for each set would fill the journal of a service.
-            log::Event::Shipped(..) => verbose,
+            log::Event::Shipped(..) => args.shown.verbose,
             log::Event::Full(_) | log::Event::Joined(_) => !quiet,
         };
         if wanted {

@@ -274,3 +274,55 @@ fn a_database_without_a_log_is_refused() {
     database::change(&world.at("app.db"), 1);
     world.run("backup sqlite:app.db --kind log --base a --to a/").refused(1, "app.db", "no write-ahead log then");
 }
+
+/// Commits, checkpoints of every kind, closing and opening, and log sets in any order: a log set is refused, or there is no gap.
+#[test]
+fn whatever_is_done_to_the_log_between_two_sets_no_gap_is_silent() {
+    let (mut joined, mut refused) = (0, 0);
+    for seed in 0..8 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let world = small();
+        let mut app = Some(kept_open(&world));
+        let open = |app: &mut Option<Connection>| {
+            if app.is_none() {
+                *app = Some(kept_open(&world));
+            }
+        };
+        app.as_ref()
+            .unwrap()
+            .execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')")
+            .unwrap();
+        world.run("backup sqlite:app.db --to a/").done();
+        let mut rows = 0;
+        for step in 0..24 {
+            match random.u8(0..10) {
+                0..=3 => {
+                    open(&mut app);
+                    let count = if random.u8(0..4) == 0 { 30 } else { 1 };
+                    for _ in 0..count {
+                        rows += 1;
+                        commit(app.as_ref().unwrap(), rows);
+                    }
+                }
+                4 | 5 => {
+                    open(&mut app);
+                    let mode = ["PASSIVE", "PASSIVE", "FULL", "RESTART", "TRUNCATE"][random.usize(0..5)];
+                    app.as_ref().unwrap().execute_batch(&format!("PRAGMA wal_checkpoint({mode})")).unwrap();
+                }
+                6 => app = None,
+                _ => {
+                    let ended = world.run("backup sqlite:app.db --kind log --base a --to a/");
+                    if ended.code == 0 {
+                        joined += 1;
+                        assert_eq!(restored_up_to(&world, "--from a --latest"), rows, "seed {seed}, step {step}");
+                    } else {
+                        refused += 1;
+                        ended.refused(1, "app.db-wal", "are lost or cannot be proved");
+                        world.run("backup sqlite:app.db --to a/").done();
+                    }
+                }
+            }
+        }
+    }
+    assert!(joined > 20 && refused > 3, "{joined} joined and {refused} refused: too few of one");
+}
