@@ -92,8 +92,14 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     // The last set is stored when a signal has come already.
     let stores = config.stores()?;
     let quiet = args.shown.quiet;
-    let told = move |event: log::Event| {
-        if !quiet || matches!(event, log::Event::Failed(..)) {
+    let told = |event: log::Event| {
+        let wanted = match event {
+            log::Event::Failed(..) | log::Event::Apart(_) => true,
+            // One for each set would fill the journal of a service.
+            log::Event::Shipped(..) => args.shown.verbose,
+            log::Event::Full(_) | log::Event::Joined(_) => !quiet,
+        };
+        if wanted {
             show::event(&event);
         }
     };

@@ -35,6 +35,9 @@ fn log_set(world: &World, more: &str) {
     world.run(&format!("backup sqlite:app.db --kind log --base a --to a/ {more}")).done();
 }
 
+/// What a writer writes down with a commit: the items that it sees.
+pub const ITEMS: &str = "SELECT count(*) * 1000003 + coalesce(sum(id + length(blob)), 0) FROM item";
+
 /// Restores `copy.db`, which has to be sound, and gives the greatest number in the ledger; there is no gap below.
 #[track_caller]
 pub fn restored_up_to(world: &World, line: &str) -> i64 {
@@ -44,6 +47,14 @@ pub fn restored_up_to(world: &World, line: &str) -> i64 {
     let (count, greatest) =
         (database::number(&copy, "SELECT count(*) FROM ledger"), database::number(&copy, "SELECT max(n) FROM ledger"));
     assert_eq!(count, greatest + 1, "a row is missing, or there twice");
+    if database::number(&copy, "SELECT count(*) FROM pragma_table_info('ledger') WHERE name = 'items'") == 1 {
+        let then = format!("SELECT coalesce(items, ({ITEMS})) FROM ledger WHERE n = {greatest}");
+        assert_eq!(
+            database::number(&copy, ITEMS),
+            database::number(&copy, &then),
+            "other items than the writer saw at {greatest}"
+        );
+    }
     for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {
         let _ = std::fs::remove_file(world.at(name)); // The side files may not be there.
     }
@@ -117,6 +128,17 @@ fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
     refused("2026-01-01T00:00:00").refused(2, "--stop-at", "the zone is missing");
     refused("2026-10-25T02:30:00[Europe/Berlin]").refused(2, "--stop-at", "had this time twice");
     world.assert_no_copy();
+}
+
+#[test]
+fn a_log_set_does_not_replace_what_it_continues() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    log_set(&world, "--name-template log.bore");
+    commit(&app, 2);
+    let line = "backup sqlite:app.db --kind log --base a --to a/log.bore --init";
+    world.run(line).refused(2, "a/log.bore", "is the set that this log set continues");
+    assert_eq!(restored_up_to(&world, "--from a"), 1);
 }
 
 #[test]
@@ -251,4 +273,56 @@ fn a_database_without_a_log_is_refused() {
     let _app = kept_open(&world);
     database::change(&world.at("app.db"), 1);
     world.run("backup sqlite:app.db --kind log --base a --to a/").refused(1, "app.db", "no write-ahead log then");
+}
+
+/// Commits, checkpoints of every kind, closing and opening, and log sets in any order: a log set is refused, or there is no gap.
+#[test]
+fn whatever_is_done_to_the_log_between_two_sets_no_gap_is_silent() {
+    let (mut joined, mut refused) = (0, 0);
+    for seed in 0..8 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let world = small();
+        let mut app = Some(kept_open(&world));
+        let open = |app: &mut Option<Connection>| {
+            if app.is_none() {
+                *app = Some(kept_open(&world));
+            }
+        };
+        app.as_ref()
+            .unwrap()
+            .execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')")
+            .unwrap();
+        world.run("backup sqlite:app.db --to a/").done();
+        let mut rows = 0;
+        for step in 0..24 {
+            match random.u8(0..10) {
+                0..=3 => {
+                    open(&mut app);
+                    let count = if random.u8(0..4) == 0 { 30 } else { 1 };
+                    for _ in 0..count {
+                        rows += 1;
+                        commit(app.as_ref().unwrap(), rows);
+                    }
+                }
+                4 | 5 => {
+                    open(&mut app);
+                    let mode = ["PASSIVE", "PASSIVE", "FULL", "RESTART", "TRUNCATE"][random.usize(0..5)];
+                    app.as_ref().unwrap().execute_batch(&format!("PRAGMA wal_checkpoint({mode})")).unwrap();
+                }
+                6 => app = None,
+                _ => {
+                    let ended = world.run("backup sqlite:app.db --kind log --base a --to a/");
+                    if ended.code == 0 {
+                        joined += 1;
+                        assert_eq!(restored_up_to(&world, "--from a --latest"), rows, "seed {seed}, step {step}");
+                    } else {
+                        refused += 1;
+                        ended.refused(1, "app.db-wal", "are lost or cannot be proved");
+                        world.run("backup sqlite:app.db --to a/").done();
+                    }
+                }
+            }
+        }
+    }
+    assert!(joined > 20 && refused > 3, "{joined} joined and {refused} refused: too few of one");
 }

@@ -85,6 +85,38 @@ fn a_database_goes_to_a_store_in_stripes_and_comes_back() {
 }
 
 #[test]
+fn a_log_is_followed_into_a_store_and_comes_back() {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    let app = crate::log::kept_open(&world);
+    app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')")
+        .unwrap();
+    let store = store();
+    let follower = start(&world, &store, "log follow sqlite:app.db --to s3://media/app/ --interval 200ms");
+    let log_sets = || keys(&store).iter().filter(|key| key.contains("-log-") && key.ends_with(".bore")).count();
+    wait_until("a full in the store", || keys(&store).iter().any(|key| key.contains("-full-")));
+    for n in 1..=4 {
+        app.execute_batch(&format!("INSERT INTO ledger VALUES ({n}, 'row')")).unwrap();
+        wait_until("a log set in the store", || log_sets() >= n);
+    }
+    let time = crate::log::now();
+    std::thread::sleep(Duration::from_millis(300));
+    // Right before the signal: the last set is stored when it has come.
+    app.execute_batch("INSERT INTO ledger VALUES (5, 'row')").unwrap();
+    follower.signal("TERM");
+    follower.wait().done();
+    assert_eq!(store.uploads("media"), Vec::new());
+    for (stop, rows) in [(String::new(), 6), (format!("--stop-at {time}"), 5)] {
+        run(&world, &store, &format!("restore --from s3://media/app/ --into sqlite:copy.db {stop}")).done();
+        assert_eq!(database::number(&world.at("copy.db"), "SELECT count(*) FROM ledger"), rows);
+        for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+            let _ = std::fs::remove_file(world.at(name)); // The side files may not be there.
+        }
+    }
+    let listed = run(&world, &store, "list --from s3://media/app/ --json").done().json();
+    assert!(listed.as_array().unwrap().iter().skip(1).all(|set| set["log_at"].is_string()), "{listed:#}");
+}
+
+#[test]
 fn a_differential_and_its_full_may_be_in_a_store_or_in_a_directory() {
     let (world, store) = (World::with_database(), store());
     run(&world, &store, "backup sqlite:app.db --to s3://media/full.bore").done();

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fullbore_core::device::{Device, Identity, Place};
-use fullbore_core::media::FamilyHeader;
+use fullbore_core::media::{FamilyHeader, SetKind};
 use fullbore_core::sink::{self, Sink};
 use fullbore_core::store::Stores;
-use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -116,11 +115,16 @@ fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Re
             Place::Directory(_) | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
         };
         let id = old.as_ref().map(|old| old.header.set.media_set_id);
-        if id.is_some() && id == prepared.base.map().map(BaseMap::media_set_id) {
+        let is_base = |old: &Replaced<'_>| Some(old.header.set.backup_set_id) == prepared.base.id();
+        if old.as_ref().is_some_and(is_base) {
+            let of_log = prepared.set.kind == SetKind::Log;
             return Err(Error::usage(
                 device.to_string(),
-                "is the full that this differential belongs to, and --init would replace it",
-                "name another file: a differential is worth nothing without its full",
+                match of_log {
+                    true => "is the set that this log set continues, and --init would replace it",
+                    false => "is the full that this differential belongs to, and --init would replace it",
+                },
+                "name another file: what is based on a set is worth nothing without it",
             ));
         }
         ids.push(id);

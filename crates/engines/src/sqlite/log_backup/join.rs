@@ -202,7 +202,11 @@ impl Joining<'_> {
             return apart("the log was restarted more than once, or begun anew");
         }
         // The byte order of checksums is the machine's, the same in all its logs.
-        let big_endian = self.header()?.big_endian;
+        let big_endian = match self.header() {
+            Ok(header) => header.big_endian,
+            Err(Apart::Failed(_)) if self.mark.max_frame == 0 => return apart("the log was emptied since"),
+            Err(other) => return Err(other),
+        };
         Ok((Kind { salts: end.salts(), big_endian, page_size: self.base.page_size }, end.max_frame, end.sums()))
     }
 
