@@ -1,6 +1,7 @@
 //! What a repository holds: its sets, whether they are whole, what was found of them, and who is using them.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::media::Position;
@@ -204,8 +205,16 @@ impl Inventory {
         self.notes.extend(heap.leftover_notes());
         let bad = heap.unreadable.iter().filter(|bad| !bad.leftover);
         self.warnings.extend(bad.map(|bad| format!("`{}`: {}", bad.device, media::one_line(&bad.error))));
-        let unfinished = |found: &&Found| !found.set.is_unfinished();
-        heap.sets.iter().filter(unfinished).map(|found| describe(found, repository)).collect()
+        let mut records = Vec::new();
+        for found in heap.sets.iter().filter(|found| !found.set.is_unfinished()) {
+            match describe(found, repository) {
+                Ok(record) => records.push(record),
+                Err(error @ (Error::Refused { .. } | Error::Cancelled { .. } | Error::Halted)) => return Err(error),
+                // Damaged, or gone since it was listed.
+                Err(error) => self.warnings.push(media::one_line(&error)),
+            }
+        }
+        Ok(records)
     }
 }
 
@@ -358,7 +367,11 @@ fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, 
     let of_tasks = open.flat_map(|task| &task.record.families);
     ours.extend(of_sets.chain(of_tasks).map(|family| (family.place, &family.name[..])));
     let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
-    let is_other = |(place, name): &(usize, &String)| !ours.contains(&(*place, &name[..])) && !name.ends_with(CLAIM);
+    let is_other = |(place, name): &(usize, &String)| {
+        // What has a working name was never committed: nothing is ever replaced in a repository.
+        let is_family = !name.ends_with(CLAIM) && !media::has_working_name(Path::new(name));
+        is_family && !ours.contains(&(*place, &name[..]))
+    };
     let mut others: Vec<_> = listed.filter(is_other).map(|(place, name)| (place, name.clone())).collect();
     others.sort();
     others

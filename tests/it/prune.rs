@@ -184,6 +184,33 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
 }
 
 #[test]
+fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed() {
+    let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\", \"b/\"]\n[repository.night.keep]\nlast = 1\n");
+    let (running, name) = running(&world);
+    running.signal("KILL");
+    running.wait();
+    let task = record(&world, &name);
+    let set = task["writes"].as_str().unwrap();
+    write_record(&world, &format!("fates/{set}.json"), &json!({ "fate": "committed", "task": task["task"] }));
+    without_lease(&world, &name);
+    prune(&world, "--confirm").done().says(&["it had come to its commit, and no further"]);
+    assert_eq!((world.names("a").len(), world.names("b").len()), (1, 0), "only the records");
+    // The same of a whole set: it stays.
+    chain(&world, 1);
+    let finished = world.names("a/.fullbore/tasks").into_iter().map(|name| format!("tasks/{name}"));
+    let name = finished
+        .into_iter()
+        .find(|name| record(&world, name)["state"] == "SUCCESS" && record(&world, name)["writes"].is_string());
+    let name = name.unwrap();
+    let mut task = record(&world, &name);
+    (task["state"], task["ended_at"], task["lease_s"]) = ("IN_PROGRESS".into(), Value::Null, 0.into());
+    write_record(&world, &name, &task);
+    prune(&world, "--confirm").done().says(&["it had committed its set"]);
+    assert_eq!(ids(&world).len(), 2);
+}
+
+#[test]
 fn a_task_record_that_cannot_be_read_stops_a_prune_and_nothing_else() {
     let world = world();
     chain(&world, 1);

@@ -132,8 +132,10 @@ impl Sweeper<'_> {
                         self.remove_leftovers(&task.record)?;
                         "what it has left was removed"
                     }
-                    // Whole or not, its families say it.
-                    Fate::Committed => "it had come to its commit: its set is judged by its families",
+                    Fate::Committed if self.ends_uncommitted(&task.record)? => {
+                        "it had come to its commit, and no further: what it has left was removed"
+                    }
+                    Fate::Committed => "it had committed its set",
                 },
             };
             said.push(format!("{}: its host died; {left}", shown(&task.record)));
@@ -166,6 +168,31 @@ impl Sweeper<'_> {
         self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
         self.remove_families(&record.families)
+    }
+
+    /// Of a run that had leave to commit: true when it never did, and cannot any more.
+    fn ends_uncommitted(&self, record: &TaskRecord) -> Result<bool> {
+        let Some(first) = record.families.first() else { return Ok(false) };
+        let device = first.device(&self.repository.places)?;
+        // First its way to the commit goes: a rename, or a completion, that comes later has nothing to work on.
+        self.remove_working_names(first)?;
+        self.abort_uploads(record)?;
+        if is_there(&device, self.repository) {
+            return Ok(false);
+        }
+        self.remove_leftovers(record)?;
+        Ok(true)
+    }
+
+    fn remove_working_names(&self, family: &FamilyRecord) -> Result<()> {
+        let Some(place) = self.repository.places.get(family.place) else { return Ok(()) };
+        let working = |name: &str| name.strip_prefix(&family.name[..]).is_some_and(|rest| rest.starts_with(".new-"));
+        for entry in list_place(place, &self.repository.stores)?.iter().filter(|entry| working(&entry.name)) {
+            if let Some(device) = place.join(&entry.name) {
+                remove_device(&device, self.repository)?;
+            }
+        }
+        Ok(())
     }
 
     /// Parts of objects that were never completed cost money, and nobody sees them.
