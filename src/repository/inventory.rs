@@ -166,7 +166,21 @@ impl Inventory {
             });
         }
         inventory.sets.sort_by_key(|set| (set.record.started_at, set.record.backup_set_id));
+        if inventory.sets.iter().any(|set| set.incomplete.is_some()) {
+            inventory.look_again(repository)?;
+        }
         Ok(inventory)
+    }
+
+    /// What is not whole may just have been removed by somebody, between one listing and the next.
+    fn look_again(&mut self, repository: &Repository) -> Result<()> {
+        self.tombstones = ids_of(repository, "tombstones/")?;
+        let listed = ids_of(repository, "sets/")?;
+        self.sets.retain(|set| !set.recorded || listed.contains(&set.record.backup_set_id));
+        for set in &mut self.sets {
+            set.tombstone = self.tombstones.contains(&set.record.backup_set_id);
+        }
+        Ok(())
     }
 
     fn read_records(
