@@ -50,7 +50,7 @@ pub enum Verb {
     Verify(Verify),
     /// Show what media say of themselves, without reading their data.
     Inspect(Inspect),
-    /// List the backup sets in directories.
+    /// List the backup sets in directories or in a repository.
     List(List),
     /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
     RestoreTest(RestoreTest),
@@ -467,7 +467,7 @@ pub enum Inspected {
     Label,
 }
 
-/// List the backup sets in directories: what is there, what is whole, what belongs together.
+/// List the backup sets in directories or in a repository: what is there, what is whole, what belongs together.
 #[derive(Debug, Args)]
 pub struct List {
     /// Directories, families or patterns. Repeatable.

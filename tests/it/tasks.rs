@@ -65,7 +65,7 @@ fn a_test_restore_is_written_down_and_leaves_nothing() {
     let world = world();
     world.run("backup sqlite:app.db --repo night").done();
     fs::create_dir(world.at("scratch")).unwrap();
-    world.run("restore-test --repo night --scratch scratch").done();
+    world.run("restore-test --repo night --scratch scratch").done().says(&["written down as proven"]);
     assert_eq!(world.names("scratch"), Vec::<String>::new());
     let listed = world.run("list --repo night --json").done().json();
     assert!(listed[0]["proven_at"].is_string() && listed[0]["verified_at"].is_string(), "{listed}");

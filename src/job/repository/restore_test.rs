@@ -69,8 +69,14 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
             elapsed_s: begun.elapsed().as_secs_f64(),
             error: done.as_ref().err().map(|error| format!("{error}\n  chain: {}", titles.join("; "))),
         };
-        for id in ids {
-            put_verdict(&repository, id, "proven", &verdict)?;
+        for id in &ids {
+            put_verdict(&repository, *id, "proven", &verdict)?;
+        }
+        if done.is_ok() {
+            let (sets, took) = (ids.len(), verdict.elapsed_s);
+            report.notes.push(format!(
+                "the chain of {sets} sets was restored and opened in {took:.1} s: written down as proven"
+            ));
         }
         done
     })

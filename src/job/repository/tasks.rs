@@ -134,7 +134,8 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
     let silent_s = silent(task, now).as_secs();
     let per_s = if progress.elapsed_s > 0.0 { progress.done_bytes as f64 / progress.elapsed_s } else { 0.0 };
     let left = progress.total_bytes.saturating_sub(progress.done_bytes) as f64;
-    let known = progress.total_bytes > 0;
+    // Of a run that has ended, its state says how far it came.
+    let known = progress.total_bytes > 0 && record.state.is_open();
     ListedTask {
         task: record.task.to_string(),
         verb: record.verb.clone(),
