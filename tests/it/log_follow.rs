@@ -364,20 +364,21 @@ fn a_full_that_is_taken_meanwhile_goes_on_with_the_same_log_sets() {
     let plan = world.run("restore --from a --from b --latest --into nul: --dry-run").done().text();
     let all = world.run("restore --from a --into nul: --dry-run").done().text();
     assert!(plan.lines().count() < all.lines().count(), "the newer full saves log sets:\n{plan}\n{all}");
-    let with_both = restored_up_to(&world, &format!("--from a --from b --stop-at {time}"));
-    assert_eq!(with_both, restored_up_to(&world, &format!("--from a --stop-at {time}")));
+    let (both, alone) = (format!("--from a --from b --stop-at {time}"), format!("--from a --stop-at {time}"));
+    let plan = world.run(&format!("restore {both} --into nul: --dry-run")).text();
+    assert_eq!(restored_up_to(&world, &both), restored_up_to(&world, &alone), "{time}\n{plan}");
 }
 
 #[test]
 fn an_encrypted_log_is_followed_into_stripes() {
     let world = world();
     world.run("key new --no-recovery k.key").done();
-    let line = "log follow sqlite:app.db --to a/ --to b/ --interval 50ms --encrypt-to k.key.pub --key k.key --for 2s";
+    let line = "log follow sqlite:app.db --to a/ --to b/ --interval 50ms --encrypt-to k.key.pub --key k.key";
     let follower = world.start(line);
     let mut writer = Writer::start(&world, "");
     wait_for_sets(&world, 3);
     writer.kill();
-    follower.wait().done();
+    ended(follower);
     assert_eq!(restored_up_to(&world, "--from a --from b --key k.key"), newest_row(&world.at("app.db")));
 }
 

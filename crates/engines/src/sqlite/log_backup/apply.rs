@@ -59,14 +59,15 @@ impl Unpacked<'_> {
             if before.is_none() {
                 self.check_first(&group)?;
             }
-            if stop.is_some_and(|stop| group.time > stop) {
-                applied.stopped = true;
+            applied.stopped |= stop.is_some_and(|stop| group.time > stop);
+            // A base that was looked at before the follower saw its last commit stands behind the stop: it has to be in the set all the same.
+            if applied.stopped && reached {
                 break;
             }
             self.apply_group(&group, &mut frames, &mut reached, &mut applied)?;
             before = Some(group);
         }
-        if !reached && !applied.stopped {
+        if !reached {
             return Err(self.apart());
         }
         let size = u64::from(applied.end.pages) * u64::from(applied.end.page_size);
@@ -110,7 +111,7 @@ impl Unpacked<'_> {
                 return Err(self.damaged("it has fewer frames than its groups say"));
             }
             let page = chain.link(&frame).map_err(|why| self.damaged(&format!("frame {number}: {why}")))?;
-            if *reached {
+            if *reached && !applied.stopped {
                 let offset = u64::from(page - 1) * page_size as u64;
                 let written = self.database.write_all_at(&frame[FRAME_HEADER_SIZE..], offset);
                 written.map_err(|e| Error::io("write a page to", "the restored database", e))?;
@@ -119,13 +120,13 @@ impl Unpacked<'_> {
                     self.resize(&mut applied.end, chain.last_commit)?;
                 }
             } else {
-                *reached = self.stands_at(group, number, &chain);
+                *reached |= self.stands_at(group, number, &chain);
             }
         }
         if (chain.last_commit, chain.sums) != (group.pages, group.after) {
             return Err(self.damaged("its frames do not end as its groups say"));
         }
-        if *reached {
+        if *reached && !applied.stopped {
             applied.end.log = Some(LogPosition::new(group.salts, group.last_frame, Some(group.after), 0));
             applied.end.at = show_time(group.time);
         }
