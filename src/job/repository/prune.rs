@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use fullbore_core::device::Place;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
@@ -180,14 +181,39 @@ fn planned(
     for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !is_dead(task, now)) {
         leases.extend(task.record.needs.iter().chain(&task.record.writes).map(|id| (*id, shown(task))));
     }
-    let kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &leases)).collect();
-    let plan = retention::plan(&kept, &request.policy, now);
+    let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &leases)).collect();
+    let mut plan = retention::plan(&kept, &request.policy, now);
+    // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
+    let mut asked = HashSet::new();
+    while learn_locks(&plan, &inventory.sets, &places, repository, (&mut kept, &mut asked))? {
+        plan = retention::plan(&kept, &request.policy, now);
+    }
     pruned.refusals = plan.refusals().map(str::to_owned).collect();
     pruned.warnings.extend(plan.warnings.iter().cloned());
     pruned.notes.extend(plan.notes.iter().cloned());
     pruned.bytes_freed = plan.bytes_freed;
     pruned.sets = places.iter().zip(&plan.fates).map(|(&at, fate)| decision(&inventory.sets[at], fate)).collect();
     Ok(Planned { inventory, places, plan })
+}
+
+/// Asks the store until when the sets that would go are locked; true when one of them is.
+fn learn_locks(
+    plan: &RetentionPlan,
+    sets: &[StoredSet],
+    places: &[usize],
+    repository: &Repository,
+    (kept, asked): (&mut [KeptSet], &mut HashSet<usize>),
+) -> Result<bool> {
+    let mut learnt = false;
+    for at in plan.delete.iter().copied().filter(|&at| asked.insert(at)) {
+        let Some(first) = sets[places[at]].record.families.first() else { continue };
+        let device = first.device(&repository.places)?;
+        let Place::Object { bucket, key } = device.place() else { continue };
+        let until = repository.stores.bucket(bucket)?.locked_until(key)?;
+        kept[at].locked_until = until.map(|until| until.as_microsecond());
+        learnt |= until.is_some();
+    }
+    Ok(learnt)
 }
 
 fn kept_set(set: &StoredSet, leases: &[(Uuid, String)]) -> KeptSet {

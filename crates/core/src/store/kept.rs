@@ -84,6 +84,16 @@ impl Bucket {
         Err(Error::refused(self.url(key), why, "name another key; --init replaces nothing that is locked"))
     }
 
+    /// Until when an object may not be removed; nothing if it may, or is not there. A legal hold has no end.
+    pub fn locked_until(&self, key: &str) -> Result<Option<Timestamp>> {
+        let Some(kept) = self.kept(key)? else { return Ok(None) };
+        if kept.legal_hold {
+            return Ok(Some(Timestamp::MAX));
+        }
+        let now = kept.now.unwrap_or_else(Timestamp::now);
+        Ok(kept.lock.map(|(_, until)| until).filter(|&until| until > now))
+    }
+
     /// Refuses a lock in a bucket that has none, before anything is written.
     pub(crate) fn check_lockable(&self) -> Result<()> {
         let Some(lock) = &self.control.objects.lock else { return Ok(()) };
