@@ -64,10 +64,14 @@ pub fn run(
     if bases.is_empty() {
         request.kind = SetKind::Full;
     }
+    for base in &bases {
+        request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
+    }
+    if request.dry_run {
+        // Others need not hear of it.
+        return backup::run(&request, conduct, report);
+    }
     setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
-        for base in &bases {
-            request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
-        }
         task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())?;
         let within = Within { repository: &repository, task };
         let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
