@@ -232,3 +232,27 @@ fn log_sets_continue_the_newest_set_of_the_repository_and_a_restore_stops_where_
     let gap = world.run("restore --repo night --into sqlite:copy.db");
     assert!(gap.code != 0 && gap.err.contains(&middle), "{gap}");
 }
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_server_goes_into_a_repository_and_its_chain_comes_back() {
+    use fullbore_test_servers::{Kind, Options, Server};
+    let world = World::new();
+    configure(&world, "");
+    let server = Server::start(Kind::Mysql9, &Options::new().binlog());
+    server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY)");
+    fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
+    let line =
+        format!("backup mysql://root@127.0.0.1:{} --password-file password --repo night --kind auto", server.port());
+    world.run(&line).done();
+    server.sql("INSERT INTO shop.item VALUES (1), (2)");
+    world.run(&line).done().says(&["a differential of full"]);
+    let listed = list(&world);
+    assert_eq!(kinds(&world), ["full", "differential"]);
+    assert!(listed[0]["engine"] == "mysql" && listed[1]["base_backup_set_id"] == listed[0]["backup_set_id"]);
+    let database = listed[0]["database"].as_str().unwrap();
+    world.run(&format!("restore --repo night --database {database} --into dir:back")).done();
+    assert!(world.at("back/shop/item.ibd").exists());
+    world.run("verify --repo night --latest").done();
+    world.run("check --repo night --max-age 1h --max-unproven 1h").done();
+}
