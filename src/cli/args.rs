@@ -348,6 +348,13 @@ pub struct InRepository {
     pub database: Option<String>,
 }
 
+impl InRepository {
+    /// The configuration, with what is said of the repository before what is said of all.
+    pub fn config(&self, config: &Config) -> Config {
+        self.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name))
+    }
+}
+
 /// Restore a database. It appears under its name only when it is whole; until then the target is as it was.
 ///
 /// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db

@@ -11,8 +11,7 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
-    let own = args.repository.repo.as_ref().map(|name| config.of_repository(name));
-    let config = own.as_ref().unwrap_or(config);
+    let config = &args.repository.config(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let mut reading = super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
     reading.choice.stop_at = args.stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;

@@ -10,8 +10,7 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Verify, config: &Config) -> Result<u8> {
-    let own = args.repository.repo.as_ref().map(|name| config.of_repository(name));
-    let config = own.as_ref().unwrap_or(config);
+    let config = &args.repository.config(config);
     let request = reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
     super::with_report(
         "verify",

@@ -201,6 +201,31 @@ pub struct VerdictRecord {
     pub error: Option<String>,
 }
 
+/// The record of a set.
+pub fn set_name(set: Uuid) -> String {
+    format!("sets/{set}.json")
+}
+
+/// The record of a run.
+pub fn task_name(task: Uuid) -> String {
+    format!("tasks/{task}.json")
+}
+
+/// Where is said that a task is to end.
+pub fn cancel_name(task: Uuid) -> String {
+    format!("tasks/{task}.cancel")
+}
+
+/// What was decided about a set.
+pub fn fate_name(set: Uuid) -> String {
+    format!("fates/{set}.json")
+}
+
+/// A set's tombstone.
+pub fn tombstone_name(set: Uuid) -> String {
+    format!("tombstones/{set}.json")
+}
+
 impl FamilyRecord {
     /// Where it is.
     ///

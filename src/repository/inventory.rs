@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::time::Duration;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::media::Position;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use super::Repository;
 use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
 use super::records::{Entry, list_place};
+use super::task::LEASE;
 use crate::chain::{FoundSet, Reach};
 use crate::job::media::{self, Found};
 
@@ -61,6 +63,28 @@ pub struct Inventory {
     pub notes: Vec<String>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+}
+
+impl KnownTask {
+    /// How long nothing was heard of it; `now` by the store's clock.
+    pub fn silent(&self, now: i64) -> Duration {
+        Duration::from_micros(now.saturating_sub(self.written_at).max(0).cast_unsigned())
+    }
+
+    /// For how long it may be silent. What somebody else wrote there must not keep sets for ever.
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.record.lease_s).min(LEASE * 12)
+    }
+
+    /// True for a run that should go on and has not been heard of for its lease.
+    pub fn is_dead(&self, now: i64) -> bool {
+        self.record.state.is_open() && self.silent(now) > self.lease()
+    }
+
+    /// What it is called in messages.
+    pub fn title(&self) -> String {
+        format!("{} {} on {}", self.record.verb, self.record.task, self.record.host)
+    }
 }
 
 impl StoredSet {
@@ -172,6 +196,17 @@ impl Inventory {
         Ok(inventory)
     }
 
+    /// Writes the records of sets that have none: their host died after the commit, or the records were lost. How many. What an
+    /// encrypted set does not tell must not be taken for what it is: it gets none.
+    ///
+    /// # Errors
+    /// The repository cannot be written to.
+    pub fn record_what_has_none(&self, repository: &Repository) -> Result<usize> {
+        let of_them = |set: &&StoredSet| !set.recorded && set.incomplete.is_none() && !set.record.database.is_empty();
+        let written = self.sets.iter().filter(of_them).map(|set| repository.describe(&set.record));
+        written.collect::<Result<Vec<()>>>().map(|written| written.len())
+    }
+
     /// What is not whole may just have been removed by somebody, between one listing and the next.
     fn look_again(&mut self, repository: &Repository) -> Result<()> {
         self.tombstones = ids_of(repository, "tombstones/")?;
@@ -190,12 +225,12 @@ impl Inventory {
         known: &mut HashMap<Uuid, SetRecord>,
     ) -> Result<()> {
         let names: Vec<String> =
-            listed.iter().filter(|id| !known.contains_key(*id)).map(|id| format!("sets/{id}.json")).collect();
+            listed.iter().filter(|id| !known.contains_key(*id)).map(|id| format::set_name(*id)).collect();
         for (name, bytes) in names.iter().zip(repository.records.read_many(&names)?) {
             // Gone since it was listed: somebody prunes.
             let Some(bytes) = bytes? else { continue };
             match format::decode::<SetRecord>(&repository.records.shown(name), &bytes) {
-                Ok(record) if *name == format!("sets/{}.json", record.backup_set_id) => {
+                Ok(record) if *name == format::set_name(record.backup_set_id) => {
                     known.insert(record.backup_set_id, record);
                 }
                 Ok(_) => {

@@ -12,7 +12,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use crate::config::Config;
-use format::{FORMAT, RepositoryRecord};
+use format::{FORMAT, RepositoryRecord, SetRecord};
 use records::Records;
 
 /// The record that makes places a repository.
@@ -130,6 +130,14 @@ impl Repository {
             let why = "does not list what was just written to it: its listings are late";
             Error::refused(self.records.shown("clock/"), why, "use a store whose listings are consistent")
         })
+    }
+
+    /// Puts the record of a committed set where others find it.
+    ///
+    /// # Errors
+    /// The repository cannot be written to; the set is good all the same.
+    pub fn describe(&self, set: &SetRecord) -> Result<()> {
+        self.records.write(&format::set_name(set.backup_set_id), &format::encode(set)?)
     }
 
     /// What stands under a record's name, understood.

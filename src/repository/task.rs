@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Repository;
 use super::format::{
-    self, FORMAT, FamilyRecord, Fate, FateRecord, SetRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
+    self, FORMAT, FamilyRecord, Fate, FateRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
 };
 use crate::job::{Conduct, Ended};
 
@@ -131,15 +131,6 @@ impl Task {
         }
     }
 
-    /// Puts the record of a committed set where others find it.
-    ///
-    /// # Errors
-    /// The repository cannot be written to; the set is good all the same.
-    pub fn describe(&self, set: &SetRecord) -> Result<()> {
-        let records = &self.shared.repository.records;
-        records.write(&format!("sets/{}.json", set.backup_set_id), &format::encode(set)?)
-    }
-
     /// Ends the task with what came of it.
     pub fn end(mut self, result: &Result<()>) -> Option<Error> {
         self.stop_beating();
@@ -169,7 +160,7 @@ impl Shared {
     }
 
     fn name(&self) -> String {
-        format!("tasks/{}.json", self.lock().task)
+        format::task_name(self.lock().task)
     }
 
     fn current(&self) -> TaskRecord {
@@ -200,13 +191,13 @@ impl Shared {
             Some(_) => TaskState::Error,
         };
         self.repository.records.write_at_last(&self.name(), &format::encode(&record)?)?;
-        self.repository.records.remove(&cancel_name(record.task))
+        self.repository.records.remove(&format::cancel_name(record.task))
     }
 
     /// True once somebody wants it to end; the job is told.
     fn is_to_end(&self) -> bool {
         let task = self.lock().task;
-        let asked = matches!(self.repository.records.read(&cancel_name(task)), Ok(Some(_)));
+        let asked = matches!(self.repository.records.read(&format::cancel_name(task)), Ok(Some(_)));
         if asked {
             self.lock().state = TaskState::CancelRequested;
             self.conduct.end(Ended::Asked);
@@ -216,7 +207,7 @@ impl Shared {
 
     fn refuse_tombstones(&self) -> Result<()> {
         let needs = self.lock().needs.clone();
-        let names: Vec<String> = needs.iter().map(|id| tombstone_name(*id)).collect();
+        let names: Vec<String> = needs.iter().map(|id| format::tombstone_name(*id)).collect();
         for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
             let Some(bytes) = found? else { continue };
             let tombstone: TombstoneRecord = format::decode(&self.repository.records.shown(name), &bytes)?;
@@ -239,7 +230,7 @@ pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
         asked_at: String,
     }
     let asked = Asked { host: crate::job::host(), asked_at: jiff::Timestamp::now().to_string() };
-    repository.records.write(&cancel_name(task), &format::encode(&asked)?)
+    repository.records.write(&format::cancel_name(task), &format::encode(&asked)?)
 }
 
 /// Decides what becomes of a set, unless that is decided: what it is.
@@ -247,7 +238,7 @@ pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
 /// # Errors
 /// The repository cannot be reached.
 pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<Fate> {
-    let name = format!("fates/{set}.json");
+    let name = format::fate_name(set);
     if repository.records.create(&name, &format::encode(&FateRecord { fate, task })?)? {
         return Ok(fate);
     }
@@ -256,14 +247,4 @@ pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Res
         let why = "was there, and is gone: somebody removes records by hand";
         Error::refused(repository.records.shown(&name), why, "leave `.fullbore/` to fullbore")
     })
-}
-
-/// The name of a set's tombstone.
-pub fn tombstone_name(set: Uuid) -> String {
-    format!("tombstones/{set}.json")
-}
-
-/// Where is said that a task is to end.
-pub fn cancel_name(task: Uuid) -> String {
-    format!("tasks/{task}.cancel")
 }

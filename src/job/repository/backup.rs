@@ -76,7 +76,7 @@ pub fn run(
         let within = Within { repository: &repository, task };
         let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
         // The set is good from here on: what fails now is said, and found by whoever looks next.
-        if let Err(error) = task.describe(&record) {
+        if let Err(error) = repository.describe(&record) {
             report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
         }
         let stored = StoredSet::committed(record);

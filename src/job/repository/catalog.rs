@@ -6,8 +6,8 @@ use fullbore_core::{Error, Result};
 
 use super::Setting;
 use crate::job::Conduct;
-use crate::repository::inventory::Inventory;
-use crate::repository::{self, Repository, format};
+use crate::repository::inventory::{Inventory, StoredSet};
+use crate::repository::{self, Repository};
 
 /// What was found.
 #[derive(Debug, Clone, Default)]
@@ -34,15 +34,9 @@ pub fn rebuild(setting: Setting<'_>, conduct: &Conduct) -> Result<Rebuilt> {
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?;
     let mut rebuilt = Rebuilt::default();
     let inventory = Inventory::take(&repository, HashMap::new()).map_err(|error| conduct.why_halted(error))?;
-    for set in inventory.sets.iter().filter(|set| !set.recorded && set.incomplete.is_none()) {
-        rebuilt.by_media += 1;
-        // What an encrypted set does not tell must not be taken for what it is.
-        if !set.record.database.is_empty() {
-            let name = format!("sets/{}.json", set.record.backup_set_id);
-            repository.records.write(&name, &format::encode(&set.record)?)?;
-            rebuilt.records += 1;
-        }
-    }
+    let by_media = |set: &&StoredSet| !set.recorded && set.incomplete.is_none();
+    rebuilt.by_media = inventory.sets.iter().filter(by_media).count();
+    rebuilt.records = inventory.record_what_has_none(&repository)?;
     let mut warnings = Vec::new();
     let Some(mut catalog) = setting.catalog(&mut warnings) else {
         let why = warnings.pop().unwrap_or_default();

@@ -9,8 +9,7 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::sweep::{self, Sweeper};
-use super::tasks::is_dead;
+use super::sweep::Sweeper;
 use super::{Setting, of_database};
 use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
@@ -83,8 +82,8 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
     let mut pruned = Pruned::default();
     if !request.confirm {
         let now = repository.now()?;
-        let dead = tasks(&repository)?.into_iter().filter(|task| is_dead(task, now));
-        pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", shown(&task))));
+        let dead = tasks(&repository)?.into_iter().filter(|task| task.is_dead(now));
+        pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", task.title())));
         planned(request, setting, &repository, now, &[], conduct, &mut pruned)?;
         return Ok(pruned);
     }
@@ -104,22 +103,24 @@ fn confirmed(
     conduct: &Conduct,
     pruned: &mut Pruned,
 ) -> Result<()> {
-    refuse_another(repository, task)?;
-    let sweeper = Sweeper { repository, task: task.id() };
-    sweeper.end_dead_runs(request.grace, &mut pruned.dead_runs)?;
-    let first = planned(request, setting, repository, repository.now()?, &[], conduct, &mut Pruned::default())?;
-    sweeper.record_what_has_none(&first.inventory)?;
+    let now = repository.now()?;
+    refuse_another(repository, task, now)?;
+    let sweeper = Sweeper::new(repository, task.id());
+    sweeper.end_dead_runs(request.grace, now, &mut pruned.dead_runs)?;
+    let first = planned(request, setting, repository, now, &[], conduct, &mut Pruned::default())?;
+    first.inventory.record_what_has_none(repository)?;
     let doomed: HashSet<Uuid> = first.doomed().map(|set| set.record.backup_set_id).collect();
     for set in first.doomed() {
         sweeper.bury(set)?;
     }
     wait(if doomed.is_empty() { Duration::ZERO } else { request.grace }, conduct)?;
     // Whoever needs one of them has said so by now, or has seen the tombstone.
+    let now = repository.now()?;
     let mut held = Vec::new();
     for dead in tasks(repository)?.iter().filter(|task| task.record.state.is_open()) {
-        held.extend(sweeper.outdated(dead, &doomed)?);
+        held.extend(sweeper.outdated(dead, &doomed, now)?);
     }
-    let second = planned(request, setting, repository, repository.now()?, &held, conduct, pruned)?;
+    let second = planned(request, setting, repository, now, &held, conduct, pruned)?;
     let goes = second.doomed().filter(|set| doomed.contains(&set.record.backup_set_id));
     let goes: Vec<&StoredSet> = goes.collect();
     let kept: HashSet<Uuid> = goes.iter().map(|set| set.record.backup_set_id).collect();
@@ -143,7 +144,7 @@ fn confirmed(
             }
         }
     }
-    sweeper.forget_old_runs()
+    sweeper.forget_old_runs(now)
 }
 
 /// A plan, with what it speaks of.
@@ -178,8 +179,8 @@ fn planned(
         places.retain(|&at| meant.contains(&inventory.sets[at].record.backup_set_id));
     }
     let mut leases = held.to_vec();
-    for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !is_dead(task, now)) {
-        leases.extend(task.record.needs.iter().chain(&task.record.writes).map(|id| (*id, shown(task))));
+    for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !task.is_dead(now)) {
+        leases.extend(task.record.needs.iter().chain(&task.record.writes).map(|id| (*id, task.title())));
     }
     let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &leases)).collect();
     let mut plan = retention::plan(&kept, &request.policy, now);
@@ -255,15 +256,13 @@ fn decision(set: &StoredSet, fate: &Fate) -> Decision {
 }
 
 /// Two prunes would each take the other's tombstones for their own.
-fn refuse_another(repository: &Repository, task: &Task) -> Result<()> {
-    let now = repository.now()?;
+fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> {
     let known = tasks(repository)?;
-    let runs =
-        |other: &&KnownTask| other.record.verb == "prune" && other.record.state.is_open() && !is_dead(other, now);
+    let runs = |other: &&KnownTask| other.record.verb == "prune" && other.record.state.is_open() && !other.is_dead(now);
     match known.iter().filter(runs).find(|other| other.record.task != task.id()) {
         None => Ok(()),
         Some(other) => {
-            let why = format!("another prune runs: {}", shown(other));
+            let why = format!("another prune runs: {}", other.title());
             Err(Error::refused("prune", why, "wait until it has ended, or end it with `fullbore cancel`"))
         }
     }
@@ -276,9 +275,4 @@ fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {
         std::thread::sleep(TICK.min(grace));
     }
     conduct.check()
-}
-
-/// What a run is called in messages.
-fn shown(task: &KnownTask) -> String {
-    sweep::shown(&task.record)
 }

@@ -1,12 +1,15 @@
 //! A restore out of a repository: the chain is found there, and cannot be removed while it is read.
 
 use fullbore_core::Result;
+use uuid::Uuid;
 
 use super::{Setting, of_database};
-use crate::chain::{self, FoundSet};
+use crate::chain;
+use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
 use crate::job::{Conduct, media};
 use crate::report::Report;
+use crate::repository::Repository;
 use crate::repository::inventory::StoredSet;
 
 /// Restores the database of this name and fills `report`, also when it fails.
@@ -23,45 +26,76 @@ pub fn run(
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let sets = of_database(&inventory.sets, database)?;
-    let (known, sets) = usable(sets);
-    let mut choice = request.reading.choice.clone();
-    // In a repository one database's newest chain is what is meant.
-    choice.latest |= choice.set.is_none();
-    let sequence = chain::choose(&known, &choice)?;
-    report.warnings.extend(sequence.warnings);
-    report.notes.extend(sequence.notes);
-    let chosen: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
-    let mut request = request.clone();
-    request.reading.from.clear();
-    for set in &chosen {
-        request.reading.from.extend(set.devices(&repository)?.iter().map(ToString::to_string));
-    }
-    request.reading.choice.latest = false;
-    request.reading.choice.set = chosen.last().map(|set| set.record.backup_set_id.to_string());
+    let chain = Chosen::among(sets, &request.reading, &repository, report)?;
+    let request = Request { reading: chain.reading.clone(), ..request.clone() };
     if request.dry_run {
         return restore::run(&request, conduct, report);
     }
-    let ids: Vec<_> = chosen.iter().map(|set| set.record.backup_set_id).collect();
-    let of = chosen.last().map(|set| set.record.database.clone());
-    setting.as_task(&repository, "restore", of, conduct, report, |task, report| {
-        task.lease(&ids)?;
+    setting.as_task(&repository, "restore", chain.database(), conduct, report, |task, report| {
+        task.lease(&chain.ids())?;
         let done = restore::run(&request, conduct, report);
         done.map_err(|error| match error {
             error @ fullbore_core::Error::Refused { .. } => error,
-            error => with_copies(error, &chosen),
+            error => with_chain(error, &chain.titles()),
         })
     })
 }
 
-/// What can be chosen from: sets that are not about to go.
-fn usable(sets: Vec<&StoredSet>) -> (Vec<FoundSet>, Vec<&StoredSet>) {
-    let sets: Vec<_> = sets.into_iter().filter(|set| !set.tombstone || set.incomplete.is_none()).collect();
-    (sets.iter().map(|set| set.found()).collect(), sets)
+/// The chain that a restore takes, and how it is read.
+pub(super) struct Chosen<'a> {
+    /// Its sets, in the order in which they are restored.
+    pub sets: Vec<&'a StoredSet>,
+    /// Their families, and the last of them as what is meant.
+    pub reading: Reading,
+}
+
+impl<'a> Chosen<'a> {
+    /// Chooses among the sets of one database: in a repository its newest chain is what is meant, unless something else is said.
+    ///
+    /// # Errors
+    /// No chain of it is whole, or its families stand in places that this configuration does not name.
+    pub fn among(
+        sets: Vec<&'a StoredSet>,
+        reading: &Reading,
+        repository: &Repository,
+        report: &mut Report,
+    ) -> Result<Self> {
+        // What is about to go, and has begun to, is nothing to be said.
+        let sets: Vec<_> = sets.into_iter().filter(|set| !set.tombstone || set.incomplete.is_none()).collect();
+        let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+        let mut reading = reading.clone();
+        reading.choice.latest |= reading.choice.set.is_none();
+        let sequence = chain::choose(&known, &reading.choice)?;
+        report.warnings.extend(sequence.warnings);
+        report.notes.extend(sequence.notes);
+        let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
+        reading.from.clear();
+        for set in &sets {
+            reading.from.extend(set.devices(repository)?.iter().map(ToString::to_string));
+        }
+        reading.choice.latest = false;
+        reading.choice.set = sets.last().map(|set| set.record.backup_set_id.to_string());
+        Ok(Self { sets, reading })
+    }
+
+    /// The sets that have to stay meanwhile.
+    pub fn ids(&self) -> Vec<Uuid> {
+        self.sets.iter().map(|set| set.record.backup_set_id).collect()
+    }
+
+    /// The database.
+    pub fn database(&self) -> Option<String> {
+        self.sets.last().map(|set| set.record.database.clone())
+    }
+
+    /// What the sets are called in messages.
+    pub fn titles(&self) -> Vec<String> {
+        self.sets.iter().map(|set| super::title(&set.record)).collect()
+    }
 }
 
 /// Names the sets of the chain that failed: their families are under names that tell little.
-fn with_copies(error: fullbore_core::Error, chosen: &[&StoredSet]) -> fullbore_core::Error {
-    let titles: Vec<String> = chosen.iter().map(|set| super::title(&set.record)).collect();
+fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::Error {
     match media::one_line(&error) {
         line if titles.iter().any(|title| line.contains(title)) => error,
         _ => error.noting(&format!("the chain was: {}", titles.join("; "))),

@@ -8,15 +8,14 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 use uuid::Uuid;
 
-use super::{Setting, of_database, title};
-use crate::chain;
+use super::restore::Chosen;
+use super::{Setting, of_database};
 use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
 use crate::job::restore::{self, Into, StartCheck};
 use crate::report::Report;
 use crate::repository::format::VerdictRecord;
-use crate::repository::inventory::StoredSet;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -39,26 +38,14 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let sets = of_database(&inventory.sets, request.database.as_deref())?;
-    let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-    let mut choice = request.reading.choice.clone();
-    choice.latest |= choice.set.is_none();
-    let sequence = chain::choose(&known, &choice)?;
-    report.warnings.extend(sequence.warnings);
-    let chosen: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
-    let mut reading = request.reading.clone();
-    for set in &chosen {
-        reading.from.extend(set.devices(&repository)?.iter().map(ToString::to_string));
-    }
-    reading.choice.latest = false;
-    reading.choice.set = chosen.last().map(|set| set.record.backup_set_id.to_string());
+    let chain = Chosen::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch)?;
-    let restore = restored_into(&scratch.0, &chosen, request, reading);
-    let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
-    let of = chosen.last().map(|set| set.record.database.clone());
-    setting.as_task(&repository, "restore-test", of, conduct, report, |task, report| {
+    let restore = restored_into(&scratch.0, &chain, request);
+    let ids = chain.ids();
+    setting.as_task(&repository, "restore-test", chain.database(), conduct, report, |task, report| {
         task.lease(&ids)?;
         let begun = Instant::now();
-        let titles: Vec<String> = chosen.iter().map(|set| title(&set.record)).collect();
+        let titles = chain.titles();
         let done = restore::run(&restore, conduct, report).and_then(|()| opened(&restore.into, &titles));
         if is_no_verdict(&done) {
             return done;
@@ -83,14 +70,14 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
 }
 
 /// The restore that proves a chain; a server is started on its directory.
-fn restored_into(scratch: &Path, chosen: &[&StoredSet], request: &Request, reading: Reading) -> restore::Request {
-    let is_sqlite = chosen.last().is_some_and(|set| set.record.engine == "sqlite");
+fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> restore::Request {
+    let is_sqlite = chain.sets.last().is_some_and(|set| set.record.engine == "sqlite");
     let into = match is_sqlite {
         true => Into::Sqlite(scratch.join("restored.db")),
         false => Into::Directory(scratch.join("restored")),
     };
     restore::Request {
-        reading,
+        reading: chain.reading.clone(),
         into,
         replace: false,
         mkdir: false,

@@ -1,20 +1,23 @@
 //! Removing what may go from a repository: sets with a tombstone, and what dead runs have left.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
 use fullbore_core::device::{Device, Place};
-use fullbore_core::sink::CLAIM;
+use fullbore_core::sink::{CLAIM, LeftoverKind, leftovers};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::prune::Pruned;
-use super::tasks::{is_dead, silent};
 use crate::repository::Repository;
-use crate::repository::format::{self, FamilyRecord, Fate, TaskRecord, TaskState, TombstoneRecord};
+use crate::repository::format::{
+    self, FamilyRecord, Fate, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name, task_name,
+    tombstone_name,
+};
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
-use crate::repository::records::{list_place, remove_file};
-use crate::repository::task::{LEASE, cancel_name, decide, tombstone_name};
+use crate::repository::records::remove_file;
+use crate::repository::task::decide;
 
 /// For how long the ends of runs are remembered, in microseconds: and for how long a host may sleep and still be told that what it
 /// wrote was removed.
@@ -22,17 +25,19 @@ const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
 
 /// Who removes.
 pub(super) struct Sweeper<'a> {
-    pub repository: &'a Repository,
+    repository: &'a Repository,
     /// The prune.
-    pub task: Uuid,
+    task: Uuid,
+    /// The names of all verdicts, once they were asked for: many sets may go.
+    verdicts: OnceCell<Vec<String>>,
 }
 
-/// What a run is called in messages.
-pub(super) fn shown(record: &TaskRecord) -> String {
-    format!("{} {} on {}", record.verb, record.task, record.host)
-}
+impl<'a> Sweeper<'a> {
+    /// Who removes on behalf of this prune.
+    pub(super) fn new(repository: &'a Repository, task: Uuid) -> Self {
+        Self { repository, task, verdicts: OnceCell::new() }
+    }
 
-impl Sweeper<'_> {
     /// Says that a set is to go, before anything of it goes.
     pub(super) fn bury(&self, set: &StoredSet) -> Result<()> {
         let (task, host, families) = (self.task, crate::job::host(), set.record.families.clone());
@@ -49,11 +54,16 @@ impl Sweeper<'_> {
 
     /// Takes the tombstone of a set back that is whole still.
     pub(super) fn spare(&self, set: &StoredSet) -> Result<()> {
-        let first = set.record.families.first().map(|family| family.device(&self.repository.places)).transpose()?;
-        match first.is_some_and(|first| is_there(&first, self.repository)) {
+        match self.has_commit_record(&set.record.families)? {
             true => self.repository.records.remove(&tombstone_name(set.record.backup_set_id)),
             false => Ok(()),
         }
+    }
+
+    /// True when the first of these families is there under its own name. What cannot be asked is not taken for gone: it is an error.
+    fn has_commit_record(&self, families: &[FamilyRecord]) -> Result<bool> {
+        let Some(first) = families.first() else { return Ok(false) };
+        is_there(&first.device(&self.repository.places)?, self.repository)
     }
 
     fn remove_families(&self, families: &[FamilyRecord]) -> Result<()> {
@@ -63,12 +73,16 @@ impl Sweeper<'_> {
     /// Removes the records of a set whose families are gone; its tombstone last.
     fn forget(&self, id: Uuid) -> Result<()> {
         let records = &self.repository.records;
-        records.remove(&format!("sets/{id}.json"))?;
-        let of_it = id.to_string();
-        for verdict in records.list("verdicts/")?.iter().filter(|entry| entry.name.starts_with(&of_it)) {
-            records.remove(&format!("verdicts/{}", verdict.name))?;
+        records.remove(&set_name(id))?;
+        if self.verdicts.get().is_none() {
+            let names = records.list("verdicts/")?.into_iter().map(|entry| entry.name);
+            let _ = self.verdicts.set(names.collect()); // Once.
         }
-        records.remove(&format!("fates/{id}.json"))?;
+        let of_it = id.to_string();
+        for name in self.verdicts.get().into_iter().flatten().filter(|name| name.starts_with(&of_it)) {
+            records.remove(&format!("verdicts/{name}"))?;
+        }
+        records.remove(&fate_name(id))?;
         records.remove(&tombstone_name(id))
     }
 
@@ -84,9 +98,7 @@ impl Sweeper<'_> {
             }
             // Its commit record went first: it is no backup any more.
             _ => {
-                let first =
-                    tombstone.families.first().map(|family| family.device(&self.repository.places)).transpose()?;
-                if first.is_some_and(|first| is_there(&first, self.repository)) {
+                if self.has_commit_record(&tombstone.families)? {
                     pruned.warnings.push(format!(
                         "set {id} was to be removed, is not whole, and has its commit record: look at it"
                     ));
@@ -101,27 +113,24 @@ impl Sweeper<'_> {
 
     /// Of a run that was silent for longer than its lease and builds on what is to go: the set that it may still commit is refused
     /// beforehand. What it has committed keeps its base.
-    pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>) -> Result<Vec<(Uuid, String)>> {
-        let now = self.repository.now()?;
+    pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>, now: i64) -> Result<Vec<(Uuid, String)>> {
         let needed: Vec<Uuid> = task.record.needs.iter().copied().filter(|id| doomed.contains(id)).collect();
-        let (false, true, Some(writes)) = (needed.is_empty(), is_dead(task, now), task.record.writes) else {
+        let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.writes) else {
             return Ok(Vec::new());
         };
         match decide(self.repository, writes, Fate::Removed, self.task)? {
             Fate::Removed => Ok(Vec::new()),
-            Fate::Committed => Ok(needed.into_iter().map(|id| (id, shown(&task.record))).collect()),
+            Fate::Committed => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
         }
     }
 
     /// Ends the runs whose host died, and removes what they have left.
-    pub(super) fn end_dead_runs(&self, grace: Duration, said: &mut Vec<String>) -> Result<()> {
-        let now = self.repository.now()?;
-        for task in tasks(self.repository)?.iter().filter(|task| is_dead(task, now)) {
-            let lease = Duration::from_secs(task.record.lease_s).min(LEASE * 12);
-            if silent(task, now) <= lease + grace {
+    pub(super) fn end_dead_runs(&self, grace: Duration, now: i64, said: &mut Vec<String>) -> Result<()> {
+        for task in tasks(self.repository)?.iter().filter(|task| task.is_dead(now)) {
+            if task.silent(now) <= task.lease() + grace {
                 said.push(format!(
                     "{}: silent for longer than its lease; left alone for the time of grace",
-                    shown(&task.record)
+                    task.title()
                 ));
                 continue;
             }
@@ -138,13 +147,13 @@ impl Sweeper<'_> {
                     Fate::Committed => "it had committed its set",
                 },
             };
-            said.push(format!("{}: its host died; {left}", shown(&task.record)));
+            said.push(format!("{}: its host died; {left}", task.title()));
             let mut record = task.record.clone();
             (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
-            record.error = Some(format!("its host was not heard of for {} s", silent(task, now).as_secs()));
+            record.error = Some(format!("its host was not heard of for {} s", task.silent(now).as_secs()));
             record.needs.clear();
             let records = &self.repository.records;
-            records.write(&format!("tasks/{}.json", record.task), &format::encode(&record)?)?;
+            records.write(&task_name(record.task), &format::encode(&record)?)?;
             records.remove(&cancel_name(record.task))?;
         }
         Ok(())
@@ -152,19 +161,7 @@ impl Sweeper<'_> {
 
     /// The families of a run that never committed, under their names and their working names.
     fn remove_leftovers(&self, record: &TaskRecord) -> Result<()> {
-        for (number, place) in self.repository.places.iter().enumerate() {
-            let ours = record.families.iter().filter(|family| family.place == number);
-            let ours: Vec<&str> = ours.map(|family| &family.name[..]).collect();
-            let is_ours = |name: &str| {
-                let working = |of: &&str| name.strip_prefix(*of).is_some_and(|rest| rest.starts_with(".new-"));
-                ours.contains(&name) || ours.iter().any(working)
-            };
-            for entry in list_place(place, &self.repository.stores)?.iter().filter(|entry| is_ours(&entry.name)) {
-                if let Some(device) = place.join(&entry.name) {
-                    remove_device(&device, self.repository)?;
-                }
-            }
-        }
+        record.families.iter().try_for_each(|family| self.remove_working_names(family))?;
         self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
         self.remove_families(&record.families)
@@ -173,11 +170,10 @@ impl Sweeper<'_> {
     /// Of a run that had leave to commit: true when it never did, and cannot any more.
     fn ends_uncommitted(&self, record: &TaskRecord) -> Result<bool> {
         let Some(first) = record.families.first() else { return Ok(false) };
-        let device = first.device(&self.repository.places)?;
         // First its way to the commit goes: a rename, or a completion, that comes later has nothing to work on.
         self.remove_working_names(first)?;
         self.abort_uploads(record)?;
-        if is_there(&device, self.repository) {
+        if self.has_commit_record(&record.families)? {
             return Ok(false);
         }
         self.remove_leftovers(record)?;
@@ -185,14 +181,10 @@ impl Sweeper<'_> {
     }
 
     fn remove_working_names(&self, family: &FamilyRecord) -> Result<()> {
-        let Some(place) = self.repository.places.get(family.place) else { return Ok(()) };
-        let working = |name: &str| name.strip_prefix(&family.name[..]).is_some_and(|rest| rest.starts_with(".new-"));
-        for entry in list_place(place, &self.repository.stores)?.iter().filter(|entry| working(&entry.name)) {
-            if let Some(device) = place.join(&entry.name) {
-                remove_device(&device, self.repository)?;
-            }
-        }
-        Ok(())
+        let device = family.device(&self.repository.places)?;
+        let Some(path) = device.path() else { return Ok(()) };
+        let working = leftovers(path)?.into_iter().filter(|leftover| leftover.kind == LeftoverKind::New);
+        working.map(|leftover| leftover.path).try_for_each(|path| remove_file(&path))
     }
 
     /// Parts of objects that were never completed cost money, and nobody sees them.
@@ -208,26 +200,16 @@ impl Sweeper<'_> {
         Ok(())
     }
 
-    /// Sets that were committed by a host that died before it could describe them.
-    pub(super) fn record_what_has_none(&self, inventory: &Inventory) -> Result<()> {
-        let of_them = |set: &&StoredSet| !set.recorded && set.incomplete.is_none() && !set.record.database.is_empty();
-        for set in inventory.sets.iter().filter(of_them) {
-            let name = format!("sets/{}.json", set.record.backup_set_id);
-            self.repository.records.write(&name, &format::encode(&set.record)?)?;
-        }
-        Ok(())
-    }
-
     /// Removes the records of runs that ended long ago, and what was decided about sets that never came to be.
-    pub(super) fn forget_old_runs(&self) -> Result<()> {
-        let (now, records) = (self.repository.now()?, &self.repository.records);
+    pub(super) fn forget_old_runs(&self, now: i64) -> Result<()> {
+        let records = &self.repository.records;
         for task in tasks(self.repository)?.iter().filter(|task| !task.record.state.is_open()) {
             if now.saturating_sub(task.written_at) < REMEMBERED {
                 continue;
             }
-            let name = format!("tasks/{}.json", task.record.task);
+            let name = task_name(task.record.task);
             if let Some(set) = task.record.writes.filter(|_| task.record.state != TaskState::Success) {
-                records.remove(&format!("fates/{set}.json"))?;
+                records.remove(&fate_name(set))?;
             }
             records.remove(&name)?;
         }
@@ -235,13 +217,13 @@ impl Sweeper<'_> {
     }
 }
 
-fn is_there(device: &Device, repository: &Repository) -> bool {
+fn is_there(device: &Device, repository: &Repository) -> Result<bool> {
     match device.place() {
-        Place::Object { bucket, key } => {
-            // What cannot be asked is not taken for gone.
-            repository.stores.bucket(bucket).and_then(|bucket| bucket.head(key)).is_ok_and(|head| head.is_some())
-        }
-        _ => device.path().is_some_and(std::path::Path::exists),
+        Place::Object { bucket, key } => Ok(repository.stores.bucket(bucket)?.head(key)?.is_some()),
+        _ => match device.path().map(std::path::Path::try_exists) {
+            Some(there) => there.map_err(|e| Error::io("look at", device.to_string(), e)),
+            None => Ok(false),
+        },
     }
 }
 

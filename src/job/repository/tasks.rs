@@ -131,7 +131,7 @@ fn find(repository: &Repository, prefix: &str) -> Result<KnownTask> {
 fn listed(task: &KnownTask, now: i64) -> ListedTask {
     let record = &task.record;
     let progress = record.progress;
-    let silent_s = silent(task, now).as_secs();
+    let silent_s = task.silent(now).as_secs();
     let per_s = if progress.elapsed_s > 0.0 { progress.done_bytes as f64 / progress.elapsed_s } else { 0.0 };
     let left = progress.total_bytes.saturating_sub(progress.done_bytes) as f64;
     // Of a run that has ended, its state says how far it came.
@@ -141,7 +141,7 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
         verb: record.verb.clone(),
         database: record.database.clone(),
         state: record.state.name().to_owned(),
-        dead: is_dead(task, now),
+        dead: task.is_dead(now),
         silent_s,
         host: record.host.clone(),
         process: record.process,
@@ -157,16 +157,4 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
         needs: record.needs.iter().map(Uuid::to_string).collect(),
         error: record.error.clone(),
     }
-}
-
-/// How long nothing was heard of it; `now` by the store's clock.
-pub fn silent(task: &KnownTask, now: i64) -> Duration {
-    Duration::from_micros(now.saturating_sub(task.written_at).max(0).cast_unsigned())
-}
-
-/// True for a run that should go on and has not been heard of for its lease.
-pub fn is_dead(task: &KnownTask, now: i64) -> bool {
-    // What somebody else wrote there must not keep sets for ever.
-    let lease = Duration::from_secs(task.record.lease_s).min(task::LEASE * 12);
-    task.record.state.is_open() && silent(task, now) > lease
 }
