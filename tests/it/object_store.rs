@@ -460,3 +460,30 @@ fn a_locked_set_is_not_pruned_before_its_time_and_stays_usable() {
     let oldest = listed[0]["backup_set_id"].as_str().unwrap();
     run(&world, &store, &format!("restore --repo vault --set {oldest} --into sqlite:copy.db")).done();
 }
+
+/// Whether a dead run has committed is asked of the store; where that does not answer, nothing goes.
+#[test]
+fn what_cannot_be_asked_is_not_taken_for_gone() {
+    let (world, store) = (World::with_database(), store());
+    world.write(
+        "fullbore.toml",
+        b"stripes = 2\n[repository.night]\nto = [\"s3://media/night/\"]\n[repository.night.keep]\nlast = 1\n",
+    );
+    run(&world, &store, "backup sqlite:app.db --repo night").done();
+    let key = keys(&store).into_iter().find(|key| key.contains("/tasks/")).unwrap();
+    let mut task: serde_json::Value = serde_json::from_slice(&object(&store, &key)).unwrap();
+    (task["state"], task["ended_at"], task["lease_s"]) = ("IN_PROGRESS".into(), serde_json::Value::Null, 0.into());
+    store.client().put("media", &key, task.to_string().as_bytes());
+    std::thread::sleep(Duration::from_millis(2100)); // Its clock tells whole seconds.
+    let proxy = FaultProxy::start(store.endpoint(), |request| {
+        let asks = request.method == "HEAD" && request.path.ends_with("1of2.bore");
+        if asks { Fault::INTERNAL_ERROR } else { Fault::Pass }
+    });
+    let line = "prune --repo night --confirm --grace 0s --device-timeout 4";
+    run_with(&world, &store.environment_at(proxy.endpoint()), line).refused(1, "1of2.bore", "");
+    let families = || keys(&store).into_iter().filter(|key| key.ends_with(".bore")).count();
+    assert_eq!(families(), 2);
+    run(&world, &store, line).done().says(&["it had committed its set"]);
+    assert_eq!(families(), 2);
+    assert_restores(&world, &store, "--repo night");
+}
