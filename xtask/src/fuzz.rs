@@ -16,7 +16,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1 -Cdebug-assertions \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Cdebug-assertions \
     --cfg fuzzing";
 
 /// Largest input in bytes: parsers bound what they read, so more would only be slower.

@@ -27,6 +27,11 @@ impl Encoder {
         if let Some(level) = isal_level(level) {
             return Encoder::Isal(level);
         }
+        Self::libdeflate(level)
+    }
+
+    /// The one that every machine has, on every level.
+    pub(super) fn libdeflate(level: GzipLevel) -> Self {
         let level = CompressionLvl::new(level.get()).unwrap_or_default(); // Its bounds are those of `GzipLevel`.
         Encoder::Libdeflate(Compressor::new(level))
     }

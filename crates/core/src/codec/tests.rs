@@ -36,6 +36,22 @@ fn every_gzip_class_conforms() {
     }
 }
 
+/// So that a build with ISA-L also tests what one without it does.
+#[test]
+fn libdeflate_makes_the_levels_of_isa_l_too() {
+    let text: Vec<u8> = (0..20_000).flat_map(|n| format!("row {n} of the table, ").into_bytes()).collect();
+    for level in 1..=3 {
+        let Compression::Gzip(level) = format!("gzip:{level}").parse().unwrap() else { panic!("gzip is gzip") };
+        let mut stored = vec![0; text.len()];
+        let length = gzip::Encoder::libdeflate(level).encode(&text, &mut stored).unwrap().unwrap();
+        assert!(length < text.len() / 2, "{length} bytes of {}", text.len());
+        let mut plain = vec![0; text.len()];
+        Decoder::new().unwrap().decode(CodecId::Gzip, &stored[..length], &mut plain).unwrap();
+        assert!(plain == text);
+        assert!(gzip::Encoder::libdeflate(level).encode(&text, &mut stored[..length - 1]).unwrap().is_none());
+    }
+}
+
 #[test]
 fn codec_numbers_are_fixed() {
     let numbers: Vec<(u8, &str)> = CodecId::ALL.iter().map(|codec| (codec.number(), codec.name())).collect();
