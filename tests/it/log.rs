@@ -208,17 +208,47 @@ fn a_log_that_was_restarted_past_unsaved_frames_is_refused() {
 #[test]
 fn a_log_that_was_restarted_once_is_joined_while_its_end_still_stands() {
     let (world, app) = with_full();
-    (1..20).for_each(|n| commit(&app, n));
+    // The file has been longer: frames of a still older log show where the old one ends.
+    (1..70).for_each(|n| commit(&app, n));
+    app.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+    (70..80).for_each(|n| commit(&app, n));
+    std::fs::remove_dir_all(world.at("a")).unwrap();
+    std::fs::create_dir(world.at("a")).unwrap();
+    world.run("backup sqlite:app.db --to a/").done();
+    (80..100).for_each(|n| commit(&app, n));
     log_set(&world, "");
-    (20..30).for_each(|n| commit(&app, n));
+    (100..110).for_each(|n| commit(&app, n));
     // Everything is copied, and the next writer restarts the log: frames from the first one on are overwritten.
     app.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
-    (30..33).for_each(|n| commit(&app, n));
+    (110..113).for_each(|n| commit(&app, n));
     log_set(&world, "");
-    assert_eq!(restored_up_to(&world, "--from a"), 32);
+    assert_eq!(restored_up_to(&world, "--from a"), 112);
     let files = world.run("inspect files --from a --json").done().json();
     let runs = &files[2]["position"]["last"]["runs"];
     assert_eq!(runs.as_array().unwrap().len(), 2, "{files:#}");
+}
+
+/// With `PRAGMA journal_size_limit` the first commit of a restarted log cuts the file: the predecessor's end still stands, and what followed it
+/// does not.
+#[test]
+fn a_log_that_was_cut_when_it_was_restarted_is_refused() {
+    // Within a frame, and where a commit ends, so that what is left looks like all there was.
+    for within_a_frame in [77, 0] {
+        let (world, app) = with_full();
+        let length = || std::fs::metadata(world.at("app.db-wal")).unwrap().len();
+        (1..20).for_each(|n| commit(&app, n));
+        log_set(&world, "");
+        (20..30).for_each(|n| commit(&app, n));
+        let limit = length() + within_a_frame;
+        (30..50).for_each(|n| commit(&app, n));
+        app.query_row(&format!("PRAGMA journal_size_limit = {limit}"), [], |_| Ok(())).unwrap();
+        app.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+        (50..53).for_each(|n| commit(&app, n));
+        assert_eq!(length(), limit, "SQLite has cut the log");
+        let refused = world.run("backup sqlite:app.db --kind log --base a --to a/");
+        refused.refused(1, "app.db-wal", "are lost or cannot be proved");
+        assert_eq!(restored_up_to(&world, "--from a"), 19);
+    }
 }
 
 #[test]

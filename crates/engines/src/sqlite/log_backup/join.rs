@@ -9,7 +9,7 @@ use super::super::open_files::RawFile;
 use super::super::position::FileState;
 use super::super::wal_index::IndexHeader;
 use super::end::End;
-use super::stretch::{Broken, Kind, Place, Sighting, Stretch, last_commit};
+use super::stretch::{Broken, Kind, Place, Sighting, Stretch, rest};
 
 /// A running checksum.
 type Sums = (u32, u32);
@@ -152,15 +152,21 @@ impl Joining<'_> {
     }
 
     /// What followed the predecessor in its own log, which was restarted once since: frames are overwritten from the first one on, so
-    /// that as long as the predecessor's last frame stands, whatever followed it stands too.
+    /// that as long as the predecessor's last frame stands, whatever followed it stands too, unless the file was cut. That it was not shows in
+    /// a frame of a still older log behind.
     fn rest_of_the_old_log(&self) -> Result<Vec<Stretch>, Apart> {
         let (kind, end, sums) = self.old_end()?;
         let before = self.old_frame(&kind, end, sums)?;
         let place = Place::Log(Arc::clone(self.log));
         let failed = |error| self.log.read_error(0, 0, error);
-        let Some(last) = last_commit(&place, &kind, end + 1, before).map_err(failed)? else {
-            return Ok(Vec::new());
-        };
+        let rest = rest(&place, &kind, end + 1, before).map_err(failed)?;
+        if !rest.ends_within_the_file {
+            // PRAGMA journal_size_limit: the first commit of a restarted log cuts the file.
+            return Err(Apart::Because(
+                "the log was restarted since, and its file ends where more may have followed: a writer with a journal_size_limit cuts it".into(),
+            ));
+        }
+        let Some(last) = rest.last else { return Ok(Vec::new()) };
         if u64::from(last - end) * kind.frame_size() as u64 > REST_LIMIT {
             return Err(Apart::Because(format!(
                 "it was restarted, and {} frames of the old log are more than fit into {} MiB of memory",
@@ -169,8 +175,8 @@ impl Joining<'_> {
             )));
         }
         let copy = place.copy(end + 1, last, &kind).map_err(|broken| self.broken(broken))?;
-        let rest = Stretch::check(copy, kind, (end + 1, last), before, &[], self.now);
-        Ok(vec![rest.map_err(|broken| self.broken(broken))?])
+        let stretch = Stretch::check(copy, kind, (end + 1, last), before, &[], self.now);
+        Ok(vec![stretch.map_err(|broken| self.broken(broken))?])
     }
 
     /// After reading: none of it was overwritten while it was read.

@@ -185,18 +185,27 @@ impl Stretch {
     }
 }
 
-/// The last commit behind `first` − 1 that the chain reaches, with its running checksum and pages; `None` when there is none.
-pub(super) fn last_commit(place: &Place, kind: &Kind, first: u32, before: (u32, u32)) -> io::Result<Option<u32>> {
-    let mut commit = None;
+/// What follows a frame in a log that has no end in the wal-index any more.
+pub(super) struct Rest {
+    /// The last commit that the chain reaches; `None` when there is none.
+    pub last: Option<u32>,
+    /// False when the file ends before a frame that does not link: it may have been cut there.
+    pub ends_within_the_file: bool,
+}
+
+/// What the chain reaches from `first` on.
+pub(super) fn rest(place: &Place, kind: &Kind, first: u32, before: (u32, u32)) -> io::Result<Rest> {
+    let mut last = None;
     let walked = walk(place, kind, first, None, before, |frame, chain| {
         if chain.last_commit != 0 {
-            commit = Some(frame);
+            last = Some(frame);
         }
         Ok(())
     });
     match walked {
         Err(Broken::Io(error)) => Err(error),
-        Err(Broken::Because(_)) | Ok(()) => Ok(commit),
+        Err(Broken::Because(_)) => Ok(Rest { last, ends_within_the_file: true }),
+        Ok(()) => Ok(Rest { last, ends_within_the_file: false }),
     }
 }
 
