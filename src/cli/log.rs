@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::backup::{self, Request};
-use fullbore::job::log::{self, Following};
+use fullbore::job::log::{self, COMMAND, Following};
+use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
@@ -14,9 +15,6 @@ use fullbore_core::media::SetKind;
 
 use super::args::{Log, LogVerb, Shown, Tuning};
 use super::show;
-
-/// What the report calls it.
-pub const COMMAND: &str = "log follow";
 
 /// The flags of `log follow`.
 #[derive(Debug, Args)]
@@ -26,14 +24,17 @@ pub struct Follow {
     pub source: String,
     /// The sets to go on from: a full with what belongs to it, in families, directories or patterns. Repeatable [default: a full is taken
     /// first, into --to].
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "repo")]
     pub base: Vec<String>,
     /// Take a full first, instead of ending, where the log continues none of these sets.
     #[arg(long)]
     pub full_if_needed: bool,
     /// Where the sets go: a directory ending in /, or a prefix in a store. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE", required_unless_present = "repo", conflicts_with = "repo")]
     pub to: Vec<String>,
+    /// The repository that they go to, which also says what they go on from; a full is taken first where it holds none of this database.
+    #[arg(long, value_name = "REPOSITORY")]
+    pub repo: Option<String>,
     /// At most one set in so long: 500ms, 1s, 10s, 5m.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub interval: String,
@@ -81,6 +82,7 @@ pub struct Follow {
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Log, config: &Config) -> Result<u8> {
     let LogVerb::Follow(args) = &args.verb;
+    let config = &args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let following = Following {
         backup: request(args, config)?,
         full_if_needed: args.full_if_needed,
@@ -107,7 +109,13 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         COMMAND,
         &args.shown,
         config,
-        |conduct, report| log::follow(&following, conduct, &stores, &told, report),
+        |conduct, report| match &args.repo {
+            None => log::follow(&following, conduct, &stores, &told, report),
+            Some(name) => {
+                let setting = Setting { name, config };
+                repository::follow::run(&following, setting, conduct, &stores, &told, report)
+            }
+        },
         |report| show::follow_result(report, &args.shown),
     )
 }
@@ -132,7 +140,11 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         key: args.key.clone().or_else(|| config.key.clone()),
         name: String::new(),
         description: String::new(),
-        name_template: args.name_template.clone(),
+        // A repository's names tell one set from another; those of all backups need not.
+        name_template: args
+            .name_template
+            .clone()
+            .or_else(|| config.repository.get(args.repo.as_ref()?)?.name_template.clone()),
         lock_timeout: Duration::from_secs(args.lock_timeout),
         max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
         password_file: None,

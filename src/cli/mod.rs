@@ -125,7 +125,7 @@ fn with_report(
     conduct.stores.heed(&conduct.signal);
     let mut report = Report::begin(command);
     let display = match command {
-        log::COMMAND => show::Display::none(), // It tells of each set.
+        fullbore::job::log::COMMAND => show::Display::none(), // It tells of each set.
         _ => show::Display::start(command, shown, &conduct.progress),
     };
     let done = job(&conduct, &mut report);

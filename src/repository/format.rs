@@ -117,7 +117,7 @@ pub struct TaskRecord {
     pub format: u32,
     /// Its identity.
     pub task: Uuid,
-    /// backup, restore, verify, prune, copy, restore-test.
+    /// backup, log follow, restore, verify, prune, copy, restore-test.
     pub verb: String,
     /// What it is about.
     pub database: Option<String>,

@@ -1,5 +1,6 @@
 //! A run that a repository knows of: its record is its heartbeat, its lease on the sets that it needs, and what others see of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -33,6 +34,19 @@ struct Shared {
     conduct: Conduct,
     record: Mutex<TaskRecord>,
     begun: Instant,
+    /// It has no end of its own.
+    lasting: AtomicBool,
+}
+
+/// How the sets are that a run needs.
+#[derive(Debug)]
+pub enum Ground {
+    /// They stand, and the lease on them lives.
+    Firm,
+    /// One of them is to be removed; whoever does that may yet leave it.
+    Going(Error),
+    /// One of them was removed.
+    Gone(Error),
 }
 
 impl Task {
@@ -63,6 +77,7 @@ impl Task {
             conduct: conduct.clone(),
             record: Mutex::new(record),
             begun: Instant::now(),
+            lasting: AtomicBool::new(false),
         });
         shared.write()?;
         let (ended, listener) = channel::<()>();
@@ -77,7 +92,9 @@ impl Task {
                 match beating.write() {
                     Ok(()) => written = Instant::now(),
                     // Others may take it for dead by now, and remove what it needs.
-                    Err(_) if written.elapsed() > LEASE => beating.conduct.end(Ended::LeaseLost),
+                    Err(_) if written.elapsed() > LEASE && !beating.is_lasting() => {
+                        beating.conduct.end(Ended::LeaseLost);
+                    }
                     Err(_) => {}
                 }
             }
@@ -97,7 +114,28 @@ impl Task {
     pub fn lease(&self, sets: &[Uuid]) -> Result<()> {
         self.shared.lock().needs = sets.to_vec();
         self.shared.write()?;
-        self.shared.refuse_tombstones()
+        self.shared.tombstone()?.map_or(Ok(()), Err)
+    }
+
+    /// Makes it a run without an end of its own: to be asked to end is how it ends well, and silence does not end it, for it looks before each set
+    /// whether what that continues [stands](Self::ground) still.
+    pub fn lasts(&self) {
+        self.shared.lasting.store(true, Ordering::Relaxed);
+        self.shared.lock().state = TaskState::InProgress;
+    }
+
+    /// The sets that must stay from now on. Others hear of it with the next record; the set that it wrote last is leased as that until then.
+    pub fn goes_on_from(&self, sets: Vec<Uuid>) {
+        self.shared.lock().needs = sets;
+    }
+
+    /// Writes its lease anew, and looks how the sets are that it needs.
+    ///
+    /// # Errors
+    /// The repository cannot be reached.
+    pub fn ground(&self) -> Result<Ground> {
+        self.shared.write()?;
+        self.shared.ground()
     }
 
     /// Tells which set it will write, and where.
@@ -107,7 +145,10 @@ impl Task {
     pub fn writes(&self, set: Uuid, families: Vec<FamilyRecord>) -> Result<()> {
         {
             let mut record = self.shared.lock();
-            (record.writes, record.families, record.state) = (Some(set), families, TaskState::InProgress);
+            (record.writes, record.families) = (Some(set), families);
+            if record.state == TaskState::Created {
+                record.state = TaskState::InProgress;
+            }
         }
         self.shared.write()
     }
@@ -115,14 +156,15 @@ impl Task {
     /// Decides that the set which it writes is committed, before its commit record gets its name.
     ///
     /// # Errors
-    /// What it is based on is being removed, or somebody took this task for dead and has removed what it wrote.
+    /// What it is based on is being removed, or was removed; or somebody took this task for dead and has removed what it wrote.
     pub fn permit(&self) -> Result<()> {
-        let shared = &self.shared;
         // First a lease that lives, then the look at what others decided while it may have been dead.
-        shared.write()?;
-        shared.refuse_tombstones()?;
-        let (task, set) = (self.id(), shared.lock().writes.unwrap_or_default());
-        match decide(&shared.repository, set, Fate::Committed, task)? {
+        match self.ground()? {
+            Ground::Firm => {}
+            Ground::Going(error) | Ground::Gone(error) => return Err(error),
+        }
+        let (task, set) = (self.id(), self.shared.lock().writes.unwrap_or_default());
+        match decide(&self.shared.repository, set, Fate::Committed, task)? {
             Fate::Committed => Ok(()),
             Fate::Removed => {
                 let why = "this run was silent for longer than its lease, was taken for dead, and what it had written was removed";
@@ -186,6 +228,7 @@ impl Shared {
         record.error = error.map(|error| error.to_string());
         record.needs.clear();
         record.state = match error {
+            None if self.is_lasting() && record.state == TaskState::CancelRequested => TaskState::Cancelled,
             None => TaskState::Success,
             Some(Error::Cancelled { .. }) => TaskState::Cancelled,
             Some(_) => TaskState::Error,
@@ -205,7 +248,29 @@ impl Shared {
         asked
     }
 
-    fn refuse_tombstones(&self) -> Result<()> {
+    fn is_lasting(&self) -> bool {
+        self.lasting.load(Ordering::Relaxed)
+    }
+
+    /// Tombstones first: what has none is not being removed, or was removed before.
+    fn ground(&self) -> Result<Ground> {
+        if let Some(going) = self.tombstone()? {
+            return Ok(Ground::Going(going));
+        }
+        let needs = self.lock().needs.clone();
+        let names: Vec<String> = needs.iter().map(|id| format::set_name(*id)).collect();
+        for (id, found) in needs.iter().zip(self.repository.records.read_many(&names)?) {
+            if found?.is_none() {
+                let why =
+                    "was removed: this run was silent for longer than its lease, or somebody removes sets by hand";
+                return Ok(Ground::Gone(Error::refused(format!("backup set {id}"), why, "take a full")));
+            }
+        }
+        Ok(Ground::Firm)
+    }
+
+    /// What stands against the first set with a tombstone among those that it needs.
+    fn tombstone(&self) -> Result<Option<Error>> {
         let needs = self.lock().needs.clone();
         let names: Vec<String> = needs.iter().map(|id| format::tombstone_name(*id)).collect();
         for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
@@ -213,9 +278,9 @@ impl Shared {
             let tombstone: TombstoneRecord = format::decode(&self.repository.records.shown(name), &bytes)?;
             let why = format!("is being removed by prune {} on {}", tombstone.task, tombstone.host);
             let hint = "take another set; if that prune is dead, the next `fullbore prune --confirm` finishes it or takes it back";
-            return Err(Error::refused(format!("backup set {id}"), why, hint));
+            return Ok(Some(Error::refused(format!("backup set {id}"), why, hint)));
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -16,17 +16,17 @@ use crate::world::World;
 const WRITER: &str = "FULLBORE_TEST_WRITER";
 
 /// A writer in a process of its own. Killed when dropped.
-struct Writer(Child);
+pub struct Writer(Child);
 
 impl Writer {
-    fn start(world: &World, ways: &str) -> Self {
+    pub fn start(world: &World, ways: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "log_follow::writer_process", "--nocapture", "--test-threads=1"]);
         command.env(WRITER, format!("{} {ways}", world.at("app.db").display()));
         Self(command.stdout(Stdio::null()).stdin(Stdio::null()).spawn().unwrap())
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -77,7 +77,7 @@ fn writer_process() {
     }
 }
 
-fn world() -> World {
+pub fn world() -> World {
     let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
     database::sql(
         &world.at("app.db"),
@@ -107,7 +107,7 @@ fn following(world: &World, line: &str) -> Running {
 
 /// Waits until `done`, at most 30 seconds.
 #[track_caller]
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < Duration::from_secs(30), "waited too long: {what}");
@@ -134,7 +134,7 @@ fn ended(follower: Running) {
     assert!(ended.code == 0 || ended.code == 4 && ended.err.contains("killed backup"), "{ended}");
 }
 
-fn newest_row(path: &Path) -> i64 {
+pub fn newest_row(path: &Path) -> i64 {
     database::number(path, "SELECT max(n) FROM ledger")
 }
 

@@ -117,6 +117,39 @@ fn a_log_is_followed_into_a_store_and_comes_back() {
 }
 
 #[test]
+fn a_log_is_followed_into_a_repository_in_a_store_until_it_is_cancelled() {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    let app = crate::log::kept_open(&world);
+    app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, '')")
+        .unwrap();
+    let store = store();
+    let follower = start(&world, &store, "log follow sqlite:app.db --repo s3://media/app/ --interval 200ms");
+    let records = || keys(&store).iter().filter(|key| key.starts_with("app/.fullbore/sets/")).count();
+    let mut times = Vec::new();
+    for n in 1..=3 {
+        wait_until("a set in the store", || records() >= n);
+        app.execute_batch(&format!("INSERT INTO ledger VALUES ({n}, 'row')")).unwrap();
+        wait_until("a log set in the store", || records() > n);
+        times.push(crate::log::now());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let tasks = run(&world, &store, "tasks --repo s3://media/app/ --json").done().json();
+    assert!(tasks[0]["verb"] == "log follow" && tasks[0]["needs"].as_array().unwrap().len() == 2, "{tasks:#}");
+    app.execute_batch("INSERT INTO ledger VALUES (4, 'row')").unwrap();
+    let id = tasks[0]["task"].as_str().unwrap();
+    run(&world, &store, &format!("cancel {id} --repo s3://media/app/")).done();
+    follower.wait().done();
+    assert_eq!(store.uploads("media"), Vec::new());
+    for (stop, rows) in [(String::new(), 5), (format!("--stop-at {}", times[1]), 3)] {
+        run(&world, &store, &format!("restore --repo s3://media/app/ --into sqlite:copy.db {stop}")).done();
+        assert_eq!(database::number(&world.at("copy.db"), "SELECT count(*) FROM ledger"), rows);
+        for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+            let _ = std::fs::remove_file(world.at(name)); // The side files may not be there.
+        }
+    }
+}
+
+#[test]
 fn a_differential_and_its_full_may_be_in_a_store_or_in_a_directory() {
     let (world, store) = (World::with_database(), store());
     run(&world, &store, "backup sqlite:app.db --to s3://media/full.bore").done();

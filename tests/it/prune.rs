@@ -184,6 +184,23 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
 }
 
 #[test]
+fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on_it() {
+    let world = World::with_shape(Shape { rows: 2_000, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
+    world.run("backup sqlite:app.db --repo night").done();
+    let base = ids(&world).remove(0);
+    let running = world.start("backup sqlite:app.db --repo night --kind differential --throttle 256KiB/s");
+    wait_until("the backup writes", || open_task(&world).is_some_and(|task| task["writes"].is_string()));
+    running.signal("STOP");
+    let set = record(&world, &format!("sets/{base}.json"));
+    fs::remove_file(world.at("a").join(set["families"][0]["name"].as_str().unwrap())).unwrap();
+    fs::remove_file(world.at(&format!("a/.fullbore/sets/{base}.json"))).unwrap();
+    running.signal("CONT");
+    assert_ne!(running.wait().code, 0);
+    assert_eq!((families(&world), ids(&world).len()), (0, 0), "{:?}", world.names("a"));
+}
+
+#[test]
 fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed() {
     let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\", \"b/\"]\n[repository.night.keep]\nlast = 1\n");

@@ -1,6 +1,7 @@
 //! `log follow`: a log set whenever there is something new, until a signal.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fullbore_core::device::{Place, without_password};
@@ -12,9 +13,12 @@ use fullbore_engines::sqlite::log_backup::{End, Follower};
 use uuid::Uuid;
 
 use super::super::backup::{self, Predecessor};
+use super::super::repository::follow::{Home, without_ground};
 use super::super::{Conduct, exclusive, media};
 use super::{base, database, refuse_clear};
 use crate::report::Report;
+use crate::repository::format::SetRecord;
+use crate::repository::task::Ground;
 use crate::units::show_bytes;
 
 /// Names of families where none are asked for: sets of one second must have different ones, and there may be very many of them.
@@ -24,7 +28,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The longest pause between two tries to store a set.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// What a follower of a log is called in reports and tasks.
+pub const COMMAND: &str = "log follow";
+
 /// What the user asked for.
+#[derive(Clone)]
 pub struct Following {
     /// Source, devices, codec, keys; its `base` may be empty: then a full is taken first.
     pub backup: backup::Request,
@@ -65,6 +73,18 @@ pub fn follow(
     told: &dyn Fn(Event),
     report: &mut Report,
 ) -> Result<()> {
+    follow_into(request, None, conduct, stores, told, report)
+}
+
+/// The same into a repository, if there is one: that says what it goes on from, and hears of each set.
+pub(in crate::job) fn follow_into(
+    request: &Following,
+    home: Option<Home<'_>>,
+    conduct: &Conduct,
+    stores: &Stores,
+    told: &dyn Fn(Event),
+    report: &mut Report,
+) -> Result<()> {
     let begun = Instant::now();
     report.kind = Some(SetKind::Log.to_string());
     report.engine = Some("sqlite".into());
@@ -87,7 +107,9 @@ pub fn follow(
         backup,
         path,
         follower,
+        identity,
         base: Uuid::nil(),
+        home,
         conduct,
         storing,
         told,
@@ -95,7 +117,7 @@ pub fn follow(
         shipped: 0,
         failures: 0,
     };
-    run.begin(&identity)?;
+    run.begin()?;
     run.follow(begun)?;
     let shipped = run.shipped;
     report.set_speed(begun.elapsed().as_secs_f64());
@@ -127,8 +149,12 @@ struct Run<'a> {
     backup: backup::Request,
     path: &'a Path,
     follower: Follower,
+    /// What a full of this database excludes others by.
+    identity: String,
     /// The set that the next one continues.
     base: Uuid,
+    /// The repository that sets go to.
+    home: Option<Home<'a>>,
     conduct: &'a Conduct,
     /// What sets are stored with: no signal ends it.
     storing: Conduct,
@@ -141,17 +167,28 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Joins the log to the base, or takes a full.
-    fn begin(&mut self, identity: &str) -> Result<()> {
-        if self.backup.base.is_empty() {
-            return self.take_full(identity);
-        }
-        match self.join() {
+    fn begin(&mut self) -> Result<()> {
+        match self.find_and_join() {
+            Ok(true) => Ok(()),
+            Ok(false) => self.take_full(),
             Err(error @ (Error::Refused { .. } | Error::Incomplete { .. })) if self.request.full_if_needed => {
                 (self.told)(Event::Apart(media::one_line(&error)));
-                self.take_full(identity)
+                self.take_full()
             }
-            joined => joined,
+            Err(error) => Err(error),
         }
+    }
+
+    /// False when there is no base.
+    fn find_and_join(&mut self) -> Result<bool> {
+        if let Some(home) = &mut self.home {
+            let found = home.bases(&self.backup, self.conduct, self.report);
+            self.backup.base = found.map_err(|error| self.conduct.why_halted(error))?;
+        }
+        if self.backup.base.is_empty() {
+            return Ok(false);
+        }
+        self.join().map(|()| true)
     }
 
     fn join(&mut self) -> Result<()> {
@@ -166,22 +203,27 @@ impl Run<'_> {
     }
 
     /// A full whose end the follower holds from before its beginning: nothing can be lost between it and the first log set.
-    fn take_full(&mut self, identity: &str) -> Result<()> {
+    fn take_full(&mut self) -> Result<()> {
         let name = without_password(&self.backup.source);
-        let _exclusive = exclusive::take(&name, identity, self.backup.wait, self.conduct)?;
+        let _exclusive = exclusive::take(&name, &self.identity, self.backup.wait, self.conduct)?;
+        if let Some(home) = &mut self.home {
+            home.forsake();
+        }
         let halt = self.conduct.halt();
         let snapshot = self.follower.snapshot()?;
         let full = backup::Request { kind: SetKind::Full, ..self.backup.clone() };
         let mut report = Report::begin("backup");
-        backup::write(&full, Predecessor::None, &snapshot, None, self.conduct, &halt, &mut report)
-            .map(drop)
+        let within = self.home.as_ref().map(Home::within);
+        let record = backup::write(&full, Predecessor::None, &snapshot, within, self.conduct, &halt, &mut report)
             .map_err(|error| self.conduct.why_halted(error))?;
         let end = End::read(&Session::position(&snapshot)?);
         drop(snapshot);
         let nonsense = |why: String| Error::refused(&name, format!("its position makes no sense: {why}"), "");
         self.base = id_of(&report).ok_or_else(|| nonsense("no id".into()))?;
         self.follower.join_own(end.map_err(|bad| nonsense(bad.0))?);
-        self.add(&report);
+        self.stored(record, &mut report);
+        // What comes now has no end that it could be a part of.
+        self.conduct.progress.total.store(0, Ordering::Relaxed);
         (self.told)(Event::Full(self.base.to_string()));
         Ok(())
     }
@@ -223,21 +265,40 @@ impl Run<'_> {
         if !self.follower.has_news()? {
             return Ok(Ok(()));
         }
+        match self.home.as_mut().map_or(Ok(Ground::Firm), Home::ground) {
+            Ok(Ground::Firm) => {}
+            Ok(Ground::Going(why)) if !self.request.full_if_needed => return Ok(Err(why)),
+            Ok(Ground::Going(why) | Ground::Gone(why)) => return self.begin_anew(why),
+            Err(error) => return Ok(Err(error)),
+        }
         let Some(set) = self.follower.next_set()? else { return Ok(Ok(())) };
         let mut report = Report::begin("backup");
         let halt = self.storing.halt();
-        let base = Predecessor::Set(self.base);
-        if let Err(error) = backup::write(&self.backup, base, &set, None, &self.storing, &halt, &mut report) {
-            return Ok(Err(error));
-        }
+        let (base, within) = (Predecessor::Set(self.base), self.home.as_ref().map(Home::within));
+        let record = match backup::write(&self.backup, base, &set, within, &self.storing, &halt, &mut report) {
+            Ok(record) => record,
+            Err(error) => return Ok(Err(error)),
+        };
         let last = set.last().clone();
         drop(set);
         self.base = id_of(&report).unwrap_or(self.base);
         self.follower.shipped(last.end.clone())?;
         (self.shipped, self.failures) = (self.shipped + 1, 0);
-        self.add(&report);
+        self.stored(record, &mut report);
+        let progress = &self.conduct.progress;
+        progress.done.fetch_add(report.source_bytes, Ordering::Relaxed);
+        progress.stored.fetch_add(report.stored_bytes, Ordering::Relaxed);
         (self.told)(Event::Shipped(self.base.to_string(), last.end.at, last.frames, report.stored_bytes));
         Ok(Ok(()))
+    }
+
+    /// What the next set would continue is gone: a new full, if that was asked for and there is still time for it.
+    fn begin_anew(&mut self, why: Error) -> Result<Result<()>> {
+        if !self.request.full_if_needed || self.conduct.check().is_err() {
+            return Err(without_ground(why));
+        }
+        (self.told)(Event::Apart(media::one_line(&why)));
+        Ok(self.take_full())
     }
 
     /// A device that fails for a while does not end it: the log holds everything meanwhile, for as long as it may grow.
@@ -251,6 +312,14 @@ impl Run<'_> {
         self.failures += 1;
         (self.told)(Event::Failed(format!("{}; the log has {}", media::one_line(&error), show_bytes(log)), pause));
         Ok(pause)
+    }
+
+    /// Tells whoever has to know of a set that is durable.
+    fn stored(&mut self, record: Option<SetRecord>, report: &mut Report) {
+        if let Some(home) = &mut self.home {
+            home.committed(record, report);
+        }
+        self.add(report);
     }
 
     /// Adds what a set's report says to that of the run.

@@ -14,7 +14,8 @@ use super::backup::{self, Predecessor, Within};
 use crate::report::Report;
 use crate::repository::format::SetRecord;
 use base::Tip;
-pub use follow::{Event, Following, follow};
+pub(in crate::job) use follow::follow_into;
+pub use follow::{COMMAND, Event, Following, follow};
 
 /// `backup --kind log`: makes one set, or none when nothing was committed since.
 ///

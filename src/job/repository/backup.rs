@@ -9,6 +9,7 @@ use crate::job::backup::{self, Request, Within};
 use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::inventory::{Inventory, StoredSet};
+use crate::repository::task::Task;
 use crate::repository::{self, Repository};
 
 /// A full is taken when the last differential was larger than this share of its full: two of them cost more than it then.
@@ -72,24 +73,27 @@ pub fn run(
         return backup::run(&request, conduct, report);
     }
     setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
-        task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())?;
+        lease(&bases, task, &repository)?;
         let within = Within { repository: &repository, task };
         let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
         // The set is good from here on: what fails now is said, and found by whoever looks next.
         if let Err(error) = repository.describe(&record) {
             report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
         }
-        let stored = StoredSet::committed(record);
-        if let Some(Err(error)) = setting.catalog(&mut report.warnings).map(|catalog| catalog.add(&repository, &stored))
-        {
-            report.warnings.push(media::one_line(&error));
-        }
+        setting.catalogue(&repository, record, &mut report.warnings);
         Ok(())
     })
 }
 
+/// Leases the sets that another will stand on. One that was found by its media alone gets its record: by that it is known to stand still
+/// when the other is committed.
+pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -> Result<()> {
+    bases.iter().filter(|base| !base.recorded).try_for_each(|base| repository.describe(&base.record))?;
+    task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())
+}
+
 /// Names must tell sets apart: nothing is ever overwritten in a repository.
-fn refuse_fixed_names(request: &Request) -> Result<()> {
+pub(super) fn refuse_fixed_names(request: &Request) -> Result<()> {
     if request.init {
         let why = "nothing is ever overwritten in a repository";
         return Err(Error::usage("--init", why, "leave it out; `fullbore prune` removes what is no longer needed"));
@@ -153,7 +157,7 @@ fn choose_base(
 }
 
 /// The sets that a log may go on from: the newest that can be restored, and what it stands on.
-fn choose_tips(inventory: &Inventory, database: &str) -> Result<Vec<StoredSet>> {
+pub(super) fn choose_tips(inventory: &Inventory, database: &str) -> Result<Vec<StoredSet>> {
     let ours: Vec<&StoredSet> = of_database(&inventory.sets, Some(database))?;
     let usable: Vec<&StoredSet> = ours.into_iter().filter(|set| set.incomplete.is_none() && !set.tombstone).collect();
     let known: Vec<_> = usable.iter().map(|set| set.found()).collect();

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod catalog;
 pub mod check;
+pub mod follow;
 pub mod list;
 pub mod prune;
 pub mod restore;
@@ -72,6 +73,14 @@ impl Setting<'_> {
                 Some(catalog)
             }
             Err(error) => noted(error, warnings),
+        }
+    }
+
+    /// Tells the catalog of a set that was committed this moment.
+    fn catalogue(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
+        let stored = StoredSet::committed(record);
+        if let Some(Err(error)) = self.catalog(warnings).map(|catalog| catalog.add(repository, &stored)) {
+            noted::<()>(error, warnings);
         }
     }
 

@@ -1,0 +1,123 @@
+//! A log that is followed into a repository: one task for as long as it runs, whose leases go on with it.
+
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::backup::{choose_tips, lease, refuse_fixed_names};
+use super::{Setting, of_database};
+use crate::job::backup::{self, Request, Within};
+use crate::job::log::{self, Event, Following};
+use crate::job::{Conduct, media};
+use crate::report::Report;
+use crate::repository::format::SetRecord;
+use crate::repository::task::{Ground, Task};
+use crate::repository::{self, Repository};
+
+/// Follows a log into a repository until it is asked to end; see [`log::follow`].
+///
+/// # Errors
+/// Those of [`log::follow`], and what the repository has against it.
+pub fn run(
+    request: &Following,
+    setting: Setting<'_>,
+    conduct: &Conduct,
+    stores: &Stores,
+    told: &dyn Fn(Event),
+    report: &mut Report,
+) -> Result<()> {
+    refuse_fixed_names(&request.backup)?;
+    let places = repository::places(setting.name, setting.config)?;
+    // The last set and the end of the task are written when a signal has come already.
+    let repository = Repository::open_or_make(setting.name, places, stores)?;
+    let backup = Request { to: repository.places.clone(), ..request.backup.clone() };
+    let request = Following { backup, ..request.clone() };
+    let database = Some(backup::database_of(&request.backup.source));
+    let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
+    setting.as_task(&repository, log::COMMAND, database, &lasting, report, |task, report| {
+        task.lasts();
+        let home = Home { setting, repository: &repository, task, foundation: Vec::new(), unrecorded: None };
+        log::follow_into(&request, Some(home), conduct, stores, told, report)
+    })
+}
+
+/// The repository that a follower writes into.
+pub(in crate::job) struct Home<'a> {
+    setting: Setting<'a>,
+    repository: &'a Repository,
+    task: &'a Task,
+    /// The full, and perhaps its differential, that the sets stand on.
+    foundation: Vec<Uuid>,
+    /// A set whose record could not be written yet: nobody may build on it before.
+    unrecorded: Option<SetRecord>,
+}
+
+impl<'a> Home<'a> {
+    /// What the backup of a set tells the repository.
+    pub fn within(&self) -> Within<'a> {
+        Within { repository: self.repository, task: self.task }
+    }
+
+    /// The families of the sets that may be gone on from, which are leased from now on; none when there is no set of this database.
+    ///
+    /// # Errors
+    /// Its chain is not whole, or is about to go; or the repository cannot be reached.
+    pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
+        let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
+        let database = backup::database_of(&request.source);
+        if !inventory.sets.iter().any(|set| set.record.database == database) {
+            return Ok(Vec::new());
+        }
+        of_database(&inventory.sets, Some(&database))?;
+        let tips = choose_tips(&inventory, &database)?;
+        lease(&tips, self.task, self.repository)?;
+        self.foundation = tips.iter().map(|tip| tip.record.backup_set_id).collect();
+        let mut families = Vec::new();
+        for tip in &tips {
+            families.extend(tip.devices(self.repository)?.iter().map(ToString::to_string));
+        }
+        Ok(families)
+    }
+
+    /// The sets of the chain stand still, as far as that can be asked.
+    ///
+    /// # Errors
+    /// The repository cannot be reached.
+    pub fn ground(&mut self) -> Result<Ground> {
+        if let Some(record) = &self.unrecorded {
+            self.repository.describe(record)?;
+            self.unrecorded = None;
+        }
+        self.task.ground()
+    }
+
+    /// What is taken next stands on nothing that is there.
+    pub fn forsake(&mut self) {
+        self.foundation.clear();
+        self.task.goes_on_from(Vec::new());
+    }
+
+    /// A set was committed, and the next one will continue it. What fails now is said, and found by whoever looks next.
+    pub fn committed(&mut self, record: Option<SetRecord>, report: &mut Report) {
+        let Some(record) = record else { return };
+        if record.base.is_none() {
+            self.foundation = vec![record.backup_set_id];
+        }
+        let mut needs = self.foundation.clone();
+        needs.push(record.backup_set_id);
+        needs.dedup();
+        self.task.goes_on_from(needs);
+        self.setting.catalogue(self.repository, record.clone(), &mut report.warnings);
+        if let Err(error) = self.repository.describe(&record) {
+            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
+            self.unrecorded = Some(record);
+        }
+    }
+}
+
+/// Why a follower cannot go on from what it has written.
+pub(in crate::job) fn without_ground(error: Error) -> Error {
+    error.noting(
+        "what was committed since is in the database's own log alone; --full-if-needed takes a new full and goes on",
+    )
+}
