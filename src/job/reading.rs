@@ -1,6 +1,7 @@
 //! What restore and verify share: which media are read and how, and the unpacking itself.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,6 +152,10 @@ impl Supply for Counted {
         let piece = self.supply.next()?;
         self.bytes.fetch_add(piece.as_ref().map_or(0, |piece| piece.len() as u64), Ordering::Relaxed);
         Ok(piece)
+    }
+
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        self.supply.aim(ranges)
     }
 
     fn account(&self) -> DeviceAccount {

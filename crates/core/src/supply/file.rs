@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Supply;
+use super::course::Course;
+use super::{Supply, under_way};
 use crate::error::{Error, Result};
 use crate::io::{Completion, Mode, OpenedFile, Payload, Queue};
 use crate::pool::{Buffer, Piece, Pool};
@@ -26,13 +28,18 @@ pub struct FileSupply {
     queue: Queue,
     /// Reads in order of their offsets, from the next to be given out.
     ahead: VecDeque<Ahead>,
-    /// Where the next read begins.
-    position: u64,
+    /// What is to be read.
+    course: Course,
+    /// How many reads were begun: what tells one from another.
+    begun: u64,
     failed: bool,
 }
 
 struct Ahead {
-    offset: u64,
+    tag: u64,
+    /// Read for the alignment alone, and not given out.
+    before: usize,
+    /// With what is before.
     length: usize,
     /// The buffer, once it is filled.
     buffer: Option<Buffer>,
@@ -73,7 +80,8 @@ impl FileSupply {
             pool: Arc::clone(pool),
             ahead: VecDeque::with_capacity(queue.depth()),
             queue,
-            position: 0,
+            course: Course::whole(size),
+            begun: 0,
             failed: false,
         })
     }
@@ -81,19 +89,23 @@ impl FileSupply {
     /// Starts reads while there is room in the queue, a free buffer and something to read. With `wait`, waits for a
     /// buffer if it holds none: never while the caller is owed a piece, which may be the last buffer of all.
     fn read_ahead(&mut self, wait: bool) -> Result<()> {
-        while self.ahead.len() < self.queue.depth() && self.position < self.size {
+        while let Some(range) = self.course.now().filter(|_| self.ahead.len() < self.queue.depth()) {
             let buffer = match self.pool.try_take() {
                 Some(buffer) => buffer,
                 None if wait && self.ahead.is_empty() => self.pool.take()?,
                 None => return Ok(()),
             };
-            let length = usize::try_from(self.size - self.position).unwrap_or(usize::MAX).min(buffer.len());
+            let start = range.start - range.start % u64::from(self.file.alignment);
+            let before = (range.start - start) as usize;
+            let length = usize::try_from(range.end - start).unwrap_or(usize::MAX).min(buffer.len());
             // A direct read is a multiple of the alignment and ends by itself at the end of the file.
             let asked = length.next_multiple_of(self.file.alignment as usize).min(buffer.len());
-            let queued = self.queue.read(self.position, &self.file, self.position, buffer, asked);
+            let tag = self.begun;
+            let queued = self.queue.read(tag, &self.file, start, buffer, asked);
             queued.map_err(|error| Error::io("queue a read of", &self.device, error))?;
-            self.ahead.push_back(Ahead { offset: self.position, length, buffer: None });
-            self.position += length as u64;
+            self.ahead.push_back(Ahead { tag, before, length, buffer: None });
+            self.begun += 1;
+            self.course.pass((length - before) as u64);
         }
         Ok(())
     }
@@ -103,7 +115,7 @@ impl FileSupply {
             .result
             .map_err(|error| Error::io(format!("read at byte {} of", completion.offset), &self.device, error))?;
         let Payload::Read(buffer) = completion.payload else { return Ok(()) };
-        let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.offset == completion.tag) else { return Ok(()) };
+        let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.tag == completion.tag) else { return Ok(()) };
         if got < ahead.length {
             // Reads complete in any order: this need not be the first one beyond the new end.
             let seen = completion.offset + got as u64;
@@ -121,10 +133,10 @@ impl FileSupply {
             let completion = waited.ok_or_else(|| Error::refused(&self.device, "a read was lost", ""))?;
             self.arrived(completion)?;
         }
-        let Some(Ahead { length, buffer: Some(buffer), .. }) = self.ahead.pop_front() else { return Ok(None) };
+        let Some(Ahead { before, length, buffer: Some(buffer), .. }) = self.ahead.pop_front() else { return Ok(None) };
         // The room of the one given out is used at once: the device does not wait for the next call.
         self.read_ahead(false)?;
-        Ok(Some(Piece::new(buffer, 0..length)))
+        Ok(Some(Piece::new(buffer, before..length)))
     }
 }
 
@@ -166,6 +178,14 @@ impl Supply for FileSupply {
         let next = self.next_checked();
         self.failed = next.is_err();
         next
+    }
+
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        if !self.ahead.is_empty() {
+            return Err(under_way(&self.device));
+        }
+        self.course = Course::of(ranges);
+        Ok(())
     }
 
     fn account(&self) -> DeviceAccount {

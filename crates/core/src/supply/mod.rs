@@ -1,6 +1,7 @@
 //! Supplies: where the bytes of one media family come from when it is read again. A new one is a file here
 //! and a line in [`open`].
 
+mod course;
 mod file;
 #[cfg(feature = "s3")]
 mod object;
@@ -8,6 +9,7 @@ mod pipe;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::{Device, Place};
@@ -17,6 +19,8 @@ use crate::pool::{Piece, Pool};
 use crate::sink::DeviceAccount;
 use crate::store::Stores;
 
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use course::Course;
 pub use file::FileSupply;
 #[cfg(feature = "s3")]
 pub use object::ObjectSupply;
@@ -37,8 +41,20 @@ pub trait Supply: Send {
     /// The next bytes in sequence, up to one transfer; `None` at the end. After an error there is no more.
     fn next(&mut self) -> Result<Option<Piece>>;
 
+    /// From now on [`next`](Self::next) gives these ranges of the family, one after the other, and then its end; no piece is of two of
+    /// them. Before the first piece, or at the end. Only for supplies with a size.
+    ///
+    /// # Errors
+    /// A pipe, or pieces that are still to come.
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()>;
+
     /// What the device did.
     fn account(&self) -> DeviceAccount;
+}
+
+/// Only at rest may a supply be aimed elsewhere.
+pub(crate) fn under_way(device: &str) -> Error {
+    Error::refused(device, "other bytes of it were asked for while some were still to come", "")
 }
 
 /// Opens the supply of a device. One transfer is one buffer of `pool`; up to `queue_depth` of them are read ahead,

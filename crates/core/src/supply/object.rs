@@ -1,12 +1,14 @@
 //! A family in an object store: ranges of it in flight ahead of the one who asks.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::Supply;
+use super::course::Course;
+use super::{Supply, under_way};
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::pool::{Buffer, Piece, Pool};
@@ -32,8 +34,8 @@ pub struct ObjectSupply {
     held: usize,
     /// Ranges in order of their offsets, from the next to be given out.
     ahead: VecDeque<Ahead>,
-    /// Where the next range begins.
-    position: u64,
+    /// What is to be read.
+    course: Course,
     arrived: (Sender<Arrived>, Receiver<Arrived>),
     failed: bool,
     statistics: Statistics,
@@ -87,7 +89,7 @@ impl ObjectSupply {
             depth: queue_depth,
             held: 0,
             ahead: VecDeque::with_capacity(queue_depth),
-            position: 0,
+            course: Course::whole(there.size),
             arrived: unbounded(),
             failed: false,
             statistics: Statistics::default(),
@@ -97,13 +99,13 @@ impl ObjectSupply {
     /// Starts requests while there is room in the queue, a free buffer and something to read. With `wait`, waits for a buffer
     /// if it holds none: never while the caller is owed a piece, which may be the last buffer of all.
     fn read_ahead(&mut self, wait: bool) -> Result<()> {
-        while self.held < self.depth && self.position < self.size {
+        while let Some(range) = self.course.now().filter(|_| self.held < self.depth) {
             let first = match self.pool.try_take() {
                 Some(buffer) => buffer,
                 None if wait && self.ahead.is_empty() => self.pool.take()?,
                 None => return Ok(()),
             };
-            let left = usize::try_from(self.size - self.position).unwrap_or(usize::MAX);
+            let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             // Half of what it may hold, so that a second request is under way while the first is given out.
             let share = (self.depth / 2).clamp(1, self.depth - self.held);
             let wanted = left.min(RANGE_MAX).div_ceil(self.pool.size()).clamp(1, share);
@@ -111,14 +113,13 @@ impl ObjectSupply {
             buffers.extend(std::iter::from_fn(|| self.pool.try_take()).take(wanted - 1));
             let length = left.min(buffers.len() * self.pool.size());
             self.held += buffers.len();
-            self.request(buffers, length);
+            self.request(range.start, buffers, length);
         }
         Ok(())
     }
 
-    fn request(&mut self, buffers: Vec<Buffer>, length: usize) {
-        let offset = self.position;
-        self.position += length as u64;
+    fn request(&mut self, offset: u64, buffers: Vec<Buffer>, length: usize) {
+        self.course.pass(length as u64);
         let (bucket, key, tag) = (Arc::clone(&self.bucket), self.key.clone(), self.tag.clone());
         let (arrived, begun) = (self.arrived.0.clone(), Instant::now());
         let work = async move { bucket.read_into(&key, offset, length, tag, buffers).await };
@@ -194,6 +195,14 @@ impl Supply for ObjectSupply {
         let next = self.next_checked();
         self.failed = next.is_err();
         next
+    }
+
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        if !self.ahead.is_empty() {
+            return Err(under_way(&self.device));
+        }
+        self.course = Course::of(ranges);
+        Ok(())
     }
 
     fn account(&self) -> DeviceAccount {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,6 +48,11 @@ impl PipeSupply {
     pub fn new(device: impl Into<String>, file: File, pool: &Arc<Pool>) -> Self {
         let (device, pool) = (device.into(), Arc::clone(pool));
         Self { device, file, pool, position: 0, ended: false, failed: false, statistics: Statistics::default() }
+    }
+
+    fn in_order_only(&self, offset: u64) -> Error {
+        let why = format!("byte {offset} was asked for, and a pipe is only read from its start to its end");
+        Error::usage(&self.device, why, "store the family in a file, and name that with --from")
     }
 
     /// Fills `buffer`; short only at the end. A pipe gives 64 KiB at a time, and blocks want whole transfers.
@@ -97,8 +103,11 @@ impl Supply for PipeSupply {
     }
 
     fn read_at(&mut self, offset: u64, _buffer: &mut [u8]) -> Result<usize> {
-        let why = format!("byte {offset} was asked for, and a pipe is only read from its start to its end");
-        Err(Error::usage(&self.device, why, "store the family in a file, and name that with --from"))
+        Err(self.in_order_only(offset))
+    }
+
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        Err(self.in_order_only(ranges.first().map_or(0, |range| range.start)))
     }
 
     fn next(&mut self) -> Result<Option<Piece>> {

@@ -150,8 +150,14 @@ pub fn supply_conforms(make: impl Fn(&[u8], &Arc<Pool>) -> Box<dyn Supply>) {
             assert!(supply.next().expect("next").is_none(), "the end stays the end");
             assert_eq!(supply.account().bytes, length as u64);
             match supply.size() {
-                None => assert!(supply.read_at(0, &mut [0; 1]).is_err(), "a pipe has no random access"),
-                Some(_) => reads_anywhere(&mut *supply, &bytes),
+                None => {
+                    assert!(supply.read_at(0, &mut [0; 1]).is_err(), "a pipe has no random access");
+                    assert!(supply.aim(vec![0..1]).is_err(), "a pipe is read from its start to its end");
+                }
+                Some(_) => {
+                    reads_anywhere(&mut *supply, &bytes);
+                    gives_what_it_is_aimed_at(&mut *supply, &bytes);
+                }
             }
             drop(supply);
             assert_eq!(home(&pool), buffers, "every buffer comes home");
@@ -171,6 +177,27 @@ fn reads_anywhere(supply: &mut dyn Supply, bytes: &[u8]) {
         let got = supply.read_at(offset as u64, &mut buffer).expect("read_at");
         assert_eq!(&buffer[..got], expected, "at {offset}");
     }
+}
+
+fn gives_what_it_is_aimed_at(supply: &mut dyn Supply, bytes: &[u8]) {
+    let length = bytes.len() as u64;
+    // Apart and side by side, backwards, shorter and longer than a transfer, and nothing.
+    let wanted = [(0, 1), (1, 5000), (5003, 5004), (9000, 300_001), (17, 4096), (700_000, 1_310_720), (3, 3), (2, 9)];
+    let ranges: Vec<_> = wanted.into_iter().map(|(from, to)| length.min(from)..length.min(to)).collect();
+    supply.aim(ranges.clone()).expect("aim");
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        let expected = &bytes[range.start as usize..range.end as usize];
+        let mut got = 0;
+        while got < expected.len() {
+            let piece = supply.next().expect("next").expect("a range has its bytes");
+            assert!(*piece == expected[got..got + piece.len()], "byte {got} of {range:?}, and no other range");
+            got += piece.len();
+        }
+    }
+    assert!(supply.next().expect("next").is_none(), "behind the last range is the end");
+    supply.aim(vec![0..length]).expect("aim again");
+    let whole: usize = std::iter::from_fn(|| supply.next().expect("next")).map(|piece| piece.len()).sum();
+    assert_eq!(whole as u64, length);
 }
 
 /// Writes `bytes` in transfers, as a stripe does, and leaves them in flight.

@@ -1,26 +1,28 @@
 //! A supply that fails as planned, around any other.
 
 use std::io;
+use std::ops::Range;
 use std::thread::sleep;
 
 use super::{Fault, FaultPlan};
 use crate::error::{Error, Result};
 use crate::pool::Piece;
 use crate::sink::DeviceAccount;
-use crate::supply::Supply;
+use crate::supply::{Course, Supply};
 
 /// A supply to which happens what the plan says for its family: errors, delays, flipped bits, an early end, death.
 pub struct FaultSupply {
     inner: Box<dyn Supply>,
     plan: FaultPlan,
     family: usize,
-    position: u64,
+    course: Course,
 }
 
 impl FaultSupply {
     /// `inner`, as family `family` of the plan.
     pub fn new(inner: Box<dyn Supply>, plan: &FaultPlan, family: usize) -> Self {
-        Self { inner, plan: plan.clone(), family, position: 0 }
+        let course = Course::whole(inner.size().unwrap_or(u64::MAX));
+        Self { inner, plan: plan.clone(), family, course }
     }
 
     fn error(&self, source: io::Error) -> Error {
@@ -92,13 +94,13 @@ impl Supply for FaultSupply {
     fn next(&mut self) -> Result<Option<Piece>> {
         self.begin()?;
         let Some(piece) = self.inner.next()? else { return Ok(None) };
-        self.check_bytes(self.position, piece.len())?;
-        let length = self.before_end(self.position, piece.len());
+        let offset = self.course.now().map_or(0, |range| range.start);
+        self.check_bytes(offset, piece.len())?;
+        let length = self.before_end(offset, piece.len());
         if length == 0 {
             return Ok(None);
         }
-        let offset = self.position;
-        self.position += length as u64;
+        self.course.pass(length as u64);
         let whole = piece;
         let piece = whole.slice(0..length);
         drop(whole);
@@ -110,6 +112,12 @@ impl Supply for FaultSupply {
             piece.into_buffer().ok_or_else(|| self.error(io::Error::other("the supply kept a piece it gave out")))?;
         self.flip(offset, &mut buffer[..length]);
         Ok(Some(Piece::new(buffer, 0..length)))
+    }
+
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        self.inner.aim(ranges.clone())?;
+        self.course = Course::of(ranges);
+        Ok(())
     }
 
     fn account(&self) -> DeviceAccount {

@@ -1,11 +1,12 @@
 //! Devices in memory, for simulation and fuzzing: fast, and with the commit rule of real ones.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::pool::{Piece, Pool};
 use crate::sink::{DeviceAccount, Sink, out_of_order};
-use crate::supply::Supply;
+use crate::supply::{Course, Supply};
 
 /// Where a published family stands, and what stays there after a kill. Empty: nothing there.
 pub type Shelf = Arc<Mutex<Vec<u8>>>;
@@ -138,7 +139,8 @@ pub struct MemorySupply {
     device: String,
     bytes: Vec<u8>,
     pool: Arc<Pool>,
-    position: usize,
+    course: Course,
+    given: u64,
     operations: u64,
 }
 
@@ -146,7 +148,8 @@ impl MemorySupply {
     /// A supply of the bytes on `shelf` now, in buffers of `pool`.
     pub fn new(device: impl Into<String>, shelf: &Shelf, pool: &Arc<Pool>) -> Self {
         let bytes = shelf.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self { device: device.into(), bytes, pool: Arc::clone(pool), position: 0, operations: 0 }
+        let course = Course::whole(bytes.len() as u64);
+        Self { device: device.into(), bytes, pool: Arc::clone(pool), course, given: 0, operations: 0 }
     }
 }
 
@@ -167,20 +170,28 @@ impl Supply for MemorySupply {
     }
 
     fn next(&mut self) -> Result<Option<Piece>> {
-        let rest = &self.bytes[self.position..];
+        let Some(range) = self.course.now() else { return Ok(None) };
+        let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.bytes.len());
+        let rest = &self.bytes[within(range.start)..within(range.end)];
         if rest.is_empty() {
             return Ok(None);
         }
         let mut buffer = self.pool.take()?;
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
-        self.position += length;
+        self.course.pass(length as u64);
+        self.given += length as u64;
         self.operations += 1;
         Ok(Some(Piece::new(buffer, 0..length)))
     }
 
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        self.course = Course::of(ranges);
+        Ok(())
+    }
+
     fn account(&self) -> DeviceAccount {
-        let (operations, bytes) = (self.operations, self.position as u64);
+        let (operations, bytes) = (self.operations, self.given);
         DeviceAccount {
             directory: "memory".into(),
             operations,

@@ -1,0 +1,34 @@
+//! Which bytes of a family come next: all of them in order, or some ranges that were asked for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Ranges of a family that are still to be read, in order.
+pub(crate) struct Course(VecDeque<Range<u64>>);
+
+impl Course {
+    /// All of a family of so many bytes.
+    pub fn whole(size: u64) -> Self {
+        Self::of(vec![0..size])
+    }
+
+    /// These ranges; empty ones are none.
+    pub fn of(ranges: Vec<Range<u64>>) -> Self {
+        Self(ranges.into_iter().filter(|range| !range.is_empty()).collect())
+    }
+
+    /// What is left of the range that is read now; `None` at the end.
+    pub fn now(&self) -> Option<Range<u64>> {
+        self.0.front().cloned()
+    }
+
+    /// So many bytes of it have been asked for.
+    pub fn pass(&mut self, bytes: u64) {
+        if let Some(range) = self.0.front_mut() {
+            range.start += bytes;
+            if range.is_empty() {
+                self.0.pop_front();
+            }
+        }
+    }
+}
