@@ -151,6 +151,26 @@ impl Records {
         }
     }
 
+    /// Removes what was written under a working name and never got its own, where that was last written before `before`, in microseconds
+    /// since 1970. Stores have no working names.
+    ///
+    /// # Errors
+    /// The folder of the records cannot be read, or one of these stays.
+    pub fn remove_unfinished(&self, before: i64) -> Result<()> {
+        let Root::Folder(root) = &self.root else { return Ok(()) };
+        let failed = |e| Error::io("list", root.display().to_string(), e);
+        let mut folders = vec![root.clone()];
+        for entry in fs::read_dir(root).map_err(failed)? {
+            folders.extend(Some(entry.map_err(failed)?.path()).filter(|path| path.is_dir()));
+        }
+        for folder in folders {
+            let old = files_in(&folder)?.into_iter();
+            let old = old.filter(|entry| entry.name.contains(UNFINISHED) && entry.modified < before);
+            old.map(|entry| folder.join(entry.name)).try_for_each(|path| remove_file(&path))?;
+        }
+        Ok(())
+    }
+
     /// Removes a record; as well if there is none.
     ///
     /// # Errors
@@ -185,12 +205,17 @@ fn list_prefix(bucket: &Bucket, prefix: &str) -> Result<Vec<Entry>> {
 }
 
 fn list_folder(folder: &Path) -> Result<Vec<Entry>> {
+    Ok(files_in(folder)?.into_iter().filter(|entry| !entry.name.contains(UNFINISHED)).collect())
+}
+
+/// Every file in a folder.
+fn files_in(folder: &Path) -> Result<Vec<Entry>> {
     let failed = |e| Error::io("list", folder.display().to_string(), e);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), fs::metadata(entry.path())) else { continue };
-        if !metadata.is_file() || name.contains(UNFINISHED) {
+        if !metadata.is_file() {
             continue;
         }
         let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

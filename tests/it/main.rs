@@ -2,6 +2,7 @@
 //! misfortune; [`world`] has a folder to play in, [`program`] runs the binary, [`database`] makes and compares databases.
 #![allow(clippy::unwrap_used)]
 
+mod account;
 mod backup;
 mod bad_input;
 mod database;
@@ -14,6 +15,7 @@ mod golden_log;
 #[cfg(all(feature = "mariadb", feature = "mysql"))]
 mod golden_servers;
 mod heaps;
+mod host_kills;
 mod hostile_media;
 mod init;
 mod inspect;
@@ -51,8 +53,10 @@ mod slips;
 #[cfg(feature = "mysql")]
 mod small_disk;
 mod source_changes;
+mod store_lives;
 mod tasks;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]
 mod table;
+mod traced;
 mod verify;
 mod world;

@@ -23,7 +23,9 @@ pub struct Running {
 
 /// The binary in `folder`, with nothing of this user's configuration.
 pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
+    // A campaign runs for hours beside what is built meanwhile, and takes a program that stays.
+    let program = std::env::var_os("FULLBORE_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_fullbore").into());
+    let mut command = Command::new(program);
     surroundings(&mut command, folder);
     command.args(arguments);
     command

@@ -8,6 +8,7 @@ pub mod list;
 pub mod prune;
 pub mod restore;
 pub mod restore_test;
+mod strays;
 mod sweep;
 pub mod tasks;
 pub mod verify;

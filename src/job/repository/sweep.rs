@@ -23,6 +23,16 @@ use crate::repository::task::decide;
 /// wrote was removed.
 const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
 
+/// What became of the set of a run that has died, or failed.
+pub(super) enum Left {
+    /// It had no leave to commit, and cannot get it any more: what it has left is gone.
+    Removed,
+    /// It had leave, and had not committed: the same.
+    Uncommitted,
+    /// It had committed its set, which stays.
+    Set,
+}
+
 /// Who removes.
 pub(super) struct Sweeper<'a> {
     repository: &'a Repository,
@@ -36,6 +46,11 @@ impl<'a> Sweeper<'a> {
     /// Who removes on behalf of this prune.
     pub(super) fn new(repository: &'a Repository, task: Uuid) -> Self {
         Self { repository, task, verdicts: OnceCell::new() }
+    }
+
+    /// Where it removes.
+    pub(super) fn repository(&self) -> &Repository {
+        self.repository
     }
 
     /// Says that a set is to go, before anything of it goes.
@@ -136,15 +151,10 @@ impl<'a> Sweeper<'a> {
             }
             let left = match task.record.writes {
                 None => "it has left nothing",
-                Some(writes) => match decide(self.repository, writes, Fate::Removed, self.task)? {
-                    Fate::Removed => {
-                        self.remove_leftovers(&task.record)?;
-                        "what it has left was removed"
-                    }
-                    Fate::Committed if self.ends_uncommitted(&task.record)? => {
-                        "it had come to its commit, and no further: what it has left was removed"
-                    }
-                    Fate::Committed => "it had committed its set",
+                Some(writes) => match self.settle(writes, &task.record)? {
+                    Left::Removed => "what it has left was removed",
+                    Left::Uncommitted => "it had come to its commit, and no further: what it has left was removed",
+                    Left::Set => "it had committed its set",
                 },
             };
             said.push(format!("{}: its host died; {left}", task.title()));
@@ -157,6 +167,23 @@ impl<'a> Sweeper<'a> {
             records.remove(&cancel_name(record.task))?;
         }
         Ok(())
+    }
+
+    /// Decides what becomes of the set that a run was writing which does so no more, and removes what is none.
+    pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
+        match decide(self.repository, set, Fate::Removed, self.task)? {
+            Fate::Removed => {
+                self.remove_leftovers(task)?;
+                Ok(Left::Removed)
+            }
+            Fate::Committed if self.ends_uncommitted(task)? => Ok(Left::Uncommitted),
+            Fate::Committed => Ok(Left::Set),
+        }
+    }
+
+    /// True when a set has its record.
+    pub(super) fn is_described(&self, set: Uuid) -> Result<bool> {
+        Ok(self.repository.records.read(&set_name(set))?.is_some())
     }
 
     /// The families of a run that never committed, under their names and their working names.

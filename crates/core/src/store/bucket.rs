@@ -12,7 +12,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
-    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload,
     RetryConfig, TagSet,
 };
 use tokio::runtime::Handle;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::endure::{Endurance, Tried};
 use super::object_options::{Encryption, ObjectLock};
 use super::signed::Signed;
+use super::small::with_checksum;
 use super::{Control, cut_off, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
@@ -443,7 +444,8 @@ impl Bucket {
         let path =
             if prefix.trim_end_matches('/').is_empty() { None } else { Some(self.path(prefix.trim_end_matches('/'))?) };
         self.ask(prefix, async {
-            let found = self.store.list_with_delimiter(path.as_ref()).await;
+            let once = || self.store.list_with_delimiter(path.as_ref());
+            let found = persistently(self.control.patience, once).await;
             let found = found.map_err(|error| explained("list", &self.url(prefix), &error))?;
             let listed = found.objects.into_iter().map(|object| Listed {
                 key: object.location.to_string(),
@@ -459,7 +461,7 @@ impl Bucket {
         let path = self.path(key)?;
         let ours = Bytes::from(bytes);
         let once = || async {
-            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            let options = with_checksum(&ours, PutMode::Create);
             match self.store.put_opts(&path, PutPayload::from_bytes(ours.clone()), options).await {
                 Ok(_) => Ok(true),
                 // It may be ours: the answer to an earlier try was lost.

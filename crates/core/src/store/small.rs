@@ -1,16 +1,43 @@
-//! Small objects, read and written whole: the records of a repository.
+//! Small objects, read and written whole: the records of a repository. Each carries a checksum of its bytes as metadata: an answer has none, and
+//! a wrong bit in a time or an id would be believed.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use object_store::path::Path;
-use object_store::{Error as StoreError, ObjectStoreExt, PutPayload};
+use object_store::{
+    Attribute, Attributes, Error as StoreError, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload,
+};
 
 use super::bucket::persistently;
 use super::{Bucket, explained};
+use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 
 /// So many small objects are asked for at once: the store's answers take far longer than what is done with them.
 const AT_ONCE: usize = 64;
+/// The metadata of a small object that tells the CRC-32C of its bytes, in hexadecimal digits.
+const CHECKSUM: &str = "fullbore-crc32c";
+
+/// How a small object is written: over what is there, or only where nothing is.
+pub(super) fn with_checksum(bytes: &[u8], mode: PutMode) -> PutOptions {
+    let attributes = Attributes::from_iter([(Attribute::Metadata(CHECKSUM.into()), digits(bytes))]);
+    PutOptions { mode, attributes, ..PutOptions::default() }
+}
+
+fn digits(bytes: &[u8]) -> String {
+    format!("{:08x}", crc32c(bytes))
+}
+
+/// Refuses bytes that are not those that were written, so that they are asked for again. What somebody else wrote has no checksum.
+fn checked(bytes: Bytes, attributes: &Attributes) -> object_store::Result<Bytes> {
+    match attributes.get(&Attribute::Metadata(CHECKSUM.into())) {
+        Some(written) if written.as_ref() != digits(&bytes) => Err(StoreError::Generic {
+            store: "S3",
+            source: "its bytes are not those that were written: they were changed on their way, or in the store".into(),
+        }),
+        _ => Ok(bytes),
+    }
+}
 
 impl Bucket {
     /// Writes a small object, over whatever is under its key.
@@ -31,8 +58,9 @@ impl Bucket {
 
     async fn over(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path(key)?;
+        let options = with_checksum(&bytes, PutMode::Overwrite);
         let payload = PutPayload::from(bytes);
-        let once = || async { self.store.put(&path, payload.clone()).await.map(drop) };
+        let once = || async { self.store.put_opts(&path, payload.clone(), options.clone()).await.map(drop) };
         persistently(self.control.patience, once).await.map_err(|error| explained("write", &self.url(key), &error))
     }
 
@@ -62,24 +90,23 @@ impl Bucket {
     }
 
     async fn small(&self, path: &Path, key: &str, most: u64) -> Result<Option<Bytes>> {
-        let failed = |error: &StoreError| explained("read", &self.url(key), error);
-        let found = match self.store.get(path).await {
-            Ok(found) => found,
-            // Of a bucket that is not there nothing can be said but that.
-            Err(error @ StoreError::NotFound { .. }) if error.to_string().contains("NoSuchBucket") => {
-                return Err(failed(&error));
+        let once = || async {
+            match self.store.get_opts(path, GetOptions::default()).await {
+                Ok(found) if found.meta.size > most => Ok(Err(found.meta.size)),
+                Ok(found) => {
+                    let attributes = found.attributes.clone();
+                    checked(found.bytes().await?, &attributes).map(|bytes| Ok(Some(bytes)))
+                }
+                // Of a bucket that is not there nothing can be said but that.
+                Err(error @ StoreError::NotFound { .. }) if error.to_string().contains("NoSuchBucket") => Err(error),
+                Err(StoreError::NotFound { .. }) => Ok(Ok(None)),
+                Err(error) => Err(error),
             }
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(failed(&error)),
         };
-        if found.meta.size > most {
-            let why = format!("has {} bytes, where at most {most} were expected", found.meta.size);
-            return Err(Error::refused(
-                self.url(key),
-                why,
-                "it was not written by fullbore: look at it, and remove it",
-            ));
-        }
-        found.bytes().await.map(Some).map_err(|error| failed(&error))
+        let found = persistently(self.control.patience, once).await;
+        found.map_err(|error| explained("read", &self.url(key), &error))?.map_err(|size| {
+            let why = format!("has {size} bytes, where at most {most} were expected");
+            Error::refused(self.url(key), why, "it was not written by fullbore: look at it, and remove it")
+        })
     }
 }

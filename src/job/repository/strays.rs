@@ -1,0 +1,112 @@
+//! What runs have left that ended and could not tidy up, because the store was away by then: claims, unfinished uploads, families, and
+//! small records that were to go at once. Every run has written down which families it makes before it made any of them.
+
+use std::collections::HashSet;
+
+use fullbore_core::Result;
+use fullbore_core::device::Place;
+use fullbore_core::sink::CLAIM;
+use fullbore_core::store::Upload;
+
+use super::sweep::{Left, Sweeper};
+use crate::repository::format::{FamilyRecord, TaskRecord, TaskState};
+use crate::repository::inventory::tasks;
+use crate::repository::records::list_place;
+
+/// For how long a record is let alone that lives for a few requests only, in microseconds: longer than these may take.
+const FLEETING: i64 = 3_600 * 1_000_000;
+/// Records that are removed by whoever wrote them, and the beginnings of their names.
+const FLEETING_RECORDS: [(&str, &str); 2] = [("clock/", ""), ("", "probe-")];
+
+/// What stands in the places of a repository, and which uploads are unfinished there.
+struct Listing {
+    names: HashSet<(usize, String)>,
+    uploads: Vec<(usize, String, Upload)>,
+}
+
+impl Listing {
+    fn take(sweeper: &Sweeper<'_>) -> Result<Self> {
+        let repository = sweeper.repository();
+        let (mut names, mut uploads) = (HashSet::new(), Vec::new());
+        for (at, place) in repository.places.iter().enumerate() {
+            let entries = list_place(place, &repository.stores)?;
+            names.extend(entries.into_iter().map(|entry| (at, entry.name)));
+            let Place::Prefix { bucket, prefix } = place.place() else { continue };
+            for unfinished in repository.stores.bucket(bucket)?.unfinished_uploads(prefix)? {
+                let name = unfinished.key[prefix.len()..].to_owned();
+                // What lies deeper is in another place, or none of ours.
+                if !name.contains('/') {
+                    uploads.push((at, name, unfinished.upload));
+                }
+            }
+        }
+        Ok(Self { names, uploads })
+    }
+
+    /// Under its own name, or the name that a directory has for it until it is published.
+    fn has_family(&self, family: &FamilyRecord) -> bool {
+        let working = format!("{}.new-", family.name);
+        self.has(family, "") || self.names.iter().any(|(place, name)| *place == family.place && name.starts_with(&working))
+    }
+
+    fn has(&self, family: &FamilyRecord, end: &str) -> bool {
+        self.names.contains(&(family.place, format!("{}{end}", family.name)))
+    }
+
+    fn uploads_of<'a>(&'a self, family: &'a FamilyRecord) -> impl Iterator<Item = &'a Upload> {
+        let of_it = |of: &&(usize, String, Upload)| of.0 == family.place && of.1 == family.name;
+        self.uploads.iter().filter(of_it).map(|(_, _, upload)| upload)
+    }
+}
+
+impl Sweeper<'_> {
+    /// Removes what ended runs have left. `now` is the time by the store's clock.
+    pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<()> {
+        // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
+        let listing = Listing::take(self)?;
+        for task in tasks(self.repository())?.iter().filter(|task| !task.record.state.is_open()) {
+            if let Some(left) = self.tidy_up_after(&task.record, &listing)? {
+                said.push(format!("{}: it ended, and could not tidy up; {left}", task.title()));
+            }
+        }
+        self.remove_fleeting_records(now)
+    }
+
+    /// What was removed, if there was something.
+    fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
+        let Some(set) = task.writes else { return Ok(None) };
+        let beside = |family: &FamilyRecord| listing.has(family, CLAIM) || listing.uploads_of(family).next().is_some();
+        if task.state != TaskState::Success
+            && task.families.iter().any(|family| beside(family) || listing.has_family(family))
+            && !self.is_described(set)?
+        {
+            return match self.settle(set, task)? {
+                Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
+                Left::Set => Ok(Some("its set is whole all the same, and stays")),
+            };
+        }
+        if !task.families.iter().any(beside) {
+            return Ok(None);
+        }
+        for family in &task.families {
+            let device = family.device(&self.repository().places)?;
+            let Place::Object { bucket, key } = device.place() else { continue };
+            let bucket = self.repository().stores.bucket(bucket)?;
+            listing.uploads_of(family).try_for_each(|upload| bucket.abort(key, upload))?;
+            if listing.has(family, CLAIM) {
+                bucket.remove(&format!("{key}{CLAIM}"))?;
+            }
+        }
+        Ok(Some("the claims and uploads beside its set were removed"))
+    }
+
+    fn remove_fleeting_records(&self, now: i64) -> Result<()> {
+        let records = &self.repository().records;
+        for (folder, begins) in FLEETING_RECORDS {
+            let old = records.list(folder)?.into_iter();
+            let old = old.filter(|entry| entry.name.starts_with(begins) && now - entry.modified > FLEETING);
+            old.map(|entry| format!("{folder}{}", entry.name)).try_for_each(|name| records.remove(&name))?;
+        }
+        records.remove_unfinished(now - FLEETING)
+    }
+}
