@@ -12,7 +12,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use crate::config::Config;
-use format::{FORMAT, RepositoryRecord, SetRecord};
+use format::{FORMAT, FamilyRecord, RepositoryRecord, SetRecord};
 use records::Records;
 
 /// The record that makes places a repository.
@@ -138,6 +138,21 @@ impl Repository {
     /// The repository cannot be written to; the set is good all the same.
     pub fn describe(&self, set: &SetRecord) -> Result<()> {
         self.records.write(&format::set_name(set.backup_set_id), &format::encode(set)?)
+    }
+
+    /// True when this family is there under its own name. What cannot be asked is not taken for gone: it is an error.
+    ///
+    /// # Errors
+    /// Its place cannot be reached, or this configuration does not name it.
+    pub fn holds(&self, family: &FamilyRecord) -> Result<bool> {
+        let device = family.device(&self.places)?;
+        match device.place() {
+            Place::Object { bucket, key } => Ok(self.stores.bucket(bucket)?.head(key)?.is_some()),
+            _ => match device.path().map(std::path::Path::try_exists) {
+                Some(there) => there.map_err(|e| Error::io("look at", device.to_string(), e)),
+                None => Ok(false),
+            },
+        }
     }
 
     /// What stands under a record's name, understood.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Repository;
 use super::format::{
-    self, FORMAT, FamilyRecord, Fate, FateRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
+    self, FORMAT, FamilyRecord, Fate, FateRecord, SetRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
 };
 use crate::job::{Conduct, Ended};
 
@@ -259,8 +259,11 @@ impl Shared {
         }
         let needs = self.lock().needs.clone();
         let names: Vec<String> = needs.iter().map(|id| format::set_name(*id)).collect();
-        for (id, found) in needs.iter().zip(self.repository.records.read_many(&names)?) {
-            if found?.is_none() {
+        for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
+            // Its record alone proves nothing: that may have been written by whoever slept when the set went.
+            let record = found?.map(|bytes| format::decode::<SetRecord>(&self.repository.records.shown(name), &bytes));
+            let first = record.transpose()?.and_then(|record| record.families.into_iter().next());
+            if !first.map_or(Ok(false), |first| self.repository.holds(&first))? {
                 let why =
                     "was removed: this run was silent for longer than its lease, or somebody removes sets by hand";
                 return Ok(Ground::Gone(Error::refused(format!("backup set {id}"), why, "take a full")));

@@ -75,10 +75,9 @@ impl<'a> Sweeper<'a> {
         }
     }
 
-    /// True when the first of these families is there under its own name. What cannot be asked is not taken for gone: it is an error.
+    /// True when the first of these families is there.
     fn has_commit_record(&self, families: &[FamilyRecord]) -> Result<bool> {
-        let Some(first) = families.first() else { return Ok(false) };
-        is_there(&first.device(&self.repository.places)?, self.repository)
+        families.first().map_or(Ok(false), |first| self.repository.holds(first))
     }
 
     fn remove_families(&self, families: &[FamilyRecord]) -> Result<()> {
@@ -241,16 +240,6 @@ impl<'a> Sweeper<'a> {
             records.remove(&name)?;
         }
         Ok(())
-    }
-}
-
-fn is_there(device: &Device, repository: &Repository) -> Result<bool> {
-    match device.place() {
-        Place::Object { bucket, key } => Ok(repository.stores.bucket(bucket)?.head(key)?.is_some()),
-        _ => match device.path().map(std::path::Path::try_exists) {
-            Some(there) => there.map_err(|e| Error::io("look at", device.to_string(), e)),
-            None => Ok(false),
-        },
     }
 }
 
