@@ -59,6 +59,15 @@ pub fn let_leases_end(places: &[PathBuf]) -> usize {
     open.len()
 }
 
+/// Many weeks pass: nobody remembers runs that have ended, nor what was decided about sets that are gone.
+pub fn forget_runs(places: &[PathBuf]) {
+    let root = places[0].join(".fullbore");
+    files(&root.join("tasks")).into_keys().for_each(|name| fs::remove_file(root.join("tasks").join(name)).unwrap());
+    let gone = |name: &String| !root.join("sets").join(name).exists();
+    let fates = files(&root.join("fates")).into_keys().filter(gone);
+    fates.for_each(|name| fs::remove_file(root.join("fates").join(name)).unwrap());
+}
+
 /// Everything that is wrong with the repository in these places, a sentence each.
 pub fn faults(places: &[PathBuf]) -> Vec<String> {
     let mut wrong = Vec::new();

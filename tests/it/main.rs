@@ -5,6 +5,7 @@
 mod account;
 mod backup;
 mod bad_input;
+mod bad_stores;
 mod database;
 mod differential;
 mod few_threads;

@@ -21,7 +21,7 @@ mod object_store {
     use crate::world::World;
 
     /// Most of the waits are for the proxy: more at once than processors.
-    const AT_ONCE: usize = 5;
+    const AT_ONCE: usize = 10;
     /// What one command may take: a few requests that each use up the four seconds of `--device-timeout`, on a busy machine.
     const DEADLINE: Duration = Duration::from_secs(120);
     /// How many things are done in a life.

@@ -206,11 +206,14 @@ pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, 
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
     let mut replaced = check_replaced(request, prepared, stores)?.into_iter();
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let made = template(request).contains("{id}") || template(request).contains("{set}");
     for device in &prepared.devices {
+        let named = request.to.iter().any(|to| to.identity() == device.identity());
         let old_set_id = replaced.next().flatten().map(|id| id.to_string());
         let options = sink::Options {
             old_set_id,
             init: request.init,
+            name_is_unique: made && !named,
             mkdir: request.mkdir,
             expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
             queue_depth: prepared.plan.queue_depth,

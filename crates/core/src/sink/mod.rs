@@ -114,6 +114,8 @@ pub struct Options {
     pub old_set_id: Option<String>,
     /// An existing family may be replaced.
     pub init: bool,
+    /// Nobody else writes under this name: it was made for the set. A store need not be able to keep a second writer out of it.
+    pub name_is_unique: bool,
     /// A missing directory may be made.
     pub mkdir: bool,
     /// Bytes to reserve on the device before the first write.
@@ -136,6 +138,7 @@ impl Options {
             set_id: set_id.into(),
             old_set_id: None,
             init: false,
+            name_is_unique: false,
             mkdir: false,
             expected_size: None,
             queue_depth: 4,

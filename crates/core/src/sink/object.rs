@@ -111,7 +111,11 @@ impl ObjectSink {
             failed: false,
             statistics: Statistics::default(),
         };
-        let claimed = sink.claim(options.init).and_then(|()| sink.bucket.check_beforehand(&sink.claim_key()));
+        let claimed = sink.claim(options.init).and_then(|()| match options.name_is_unique {
+            true => Ok(()),
+            false => sink.bucket.prove_conditional(&sink.claim_key()),
+        });
+        let claimed = claimed.and_then(|()| sink.bucket.check_beforehand(&sink.claim_key()));
         if let Err(error) = claimed {
             sink.give_up();
             return Err(error);

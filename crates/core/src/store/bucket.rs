@@ -22,6 +22,7 @@ use super::endure::{Endurance, Tried};
 use super::object_options::{Encryption, ObjectLock};
 use super::signed::Signed;
 use super::small::with_checksum;
+use super::failure::{has_no_multipart, is_absent};
 use super::{Control, cut_off, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
@@ -340,7 +341,7 @@ impl Bucket {
                 tag: found.meta.e_tag.clone(),
                 set: found.attributes.get(&Attribute::Metadata(SET.into())).map(|set| set.to_string()),
             })),
-            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -377,7 +378,7 @@ impl Bucket {
         self.ask(key, async {
             match self.bytes(&path, 0..length as u64, None).await {
                 Ok(bytes) => Ok(Some(bytes)),
-                Err(StoreError::NotFound { .. }) => Ok(None),
+                Err(error) if is_absent(&error) => Ok(None),
                 // Of an empty object no range can be given.
                 Err(error) if error.to_string().contains("InvalidRange") => Ok(None),
                 Err(error) => Err(self.unread(key)(error)),
@@ -476,12 +477,29 @@ impl Bucket {
         })
     }
 
+    /// Proves on an object that was just written where there was none that a second one is refused there.
+    ///
+    /// # Errors
+    /// The store takes no notice of the condition; then the object is gone.
+    pub fn prove_conditional(&self, key: &str) -> Result<()> {
+        if !self.put_new(key, b"a second writer, who must be refused".to_vec())? {
+            return Ok(());
+        }
+        self.remove(key)?;
+        Err(Error::refused(
+            self.url(key),
+            "was replaced by a second writer who had asked for a free key: the store takes no notice of conditions (If-None-Match)",
+            "two backups to one key would not see each other: name a prefix that ends in `/`, where every backup gets names of its own",
+        ))
+    }
+
     /// Removes an object; as well if there is none. Also when the job is stopped.
     pub fn remove(&self, key: &str) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
             match self.store.delete(&path).await {
-                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Ok(()) => Ok(()),
+                Err(error) if is_absent(&error) => Ok(()),
                 Err(error) => Err(explained("remove", &self.url(key), &error)),
             }
         })
@@ -505,7 +523,11 @@ impl Bucket {
         };
         self.ask(key, async {
             let begun = persistently(self.control.patience, once).await;
-            begun.map(Upload).map_err(|error| explained("begin to write", &self.url(key), &error))
+            begun.map(Upload).map_err(|error| {
+                let explained = explained("begin to write", &self.url(key), &error);
+                let why = "fullbore writes objects by multipart uploads, and this store may have none";
+                if has_no_multipart(&error) { explained.noting(why) } else { explained }
+            })
         })
     }
 

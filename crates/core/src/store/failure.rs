@@ -8,7 +8,7 @@ use crate::error::Error;
 const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
-const KNOWN: [(&str, &str, &str); 32] = [
+const KNOWN: [(&str, &str, &str); 36] = [
     // Where an instance gets the keys of its role: nobody was named before.
     (
         "/latest/api/token",
@@ -64,6 +64,11 @@ const KNOWN: [(&str, &str, &str); 32] = [
         "fullbore needs multipart uploads and conditional writes (If-None-Match)",
     ),
     (
+        "MethodNotAllowed",
+        "the store cannot do this",
+        "fullbore needs multipart uploads and conditional writes (If-None-Match)",
+    ),
+    (
         "SlowDown",
         "the store asks to slow down, also after many tries",
         "use fewer --stripes or --throttle, or come back later",
@@ -95,14 +100,34 @@ const KNOWN: [(&str, &str, &str); 32] = [
         "the store gave no answer in time",
         "look whether the endpoint and the network are alive; --device-timeout makes the wait longer",
     ),
-    ("reset by peer", "the connection was cut, again and again", "look whether the store and the network are alive"),
+    (
+        "reset by peer",
+        "the connection was cut, again and again",
+        "look whether the store and the network are alive; one that speaks TLS only wants https:// in AWS_ENDPOINT_URL",
+    ),
     (
         "connection closed",
         "the connection was cut, again and again",
-        "look whether the store and the network are alive",
+        "look whether the store and the network are alive; one that speaks TLS only wants https:// in AWS_ENDPOINT_URL",
     ),
     ("Connection refused", "nobody listens at the endpoint", "check AWS_ENDPOINT_URL, and whether the store runs"),
     ("dns error", "the name of the endpoint cannot be resolved", "check AWS_ENDPOINT_URL and AWS_REGION"),
+    (
+        "InvalidContentType",
+        "the endpoint does not speak TLS",
+        "write http:// in AWS_ENDPOINT_URL if that is meant, or name the port that has TLS",
+    ),
+    // How servers written in Go say it.
+    (
+        "HTTP request to an HTTPS server",
+        "the endpoint speaks TLS only",
+        "write https:// in AWS_ENDPOINT_URL",
+    ),
+    (
+        "certificate expired",
+        "the endpoint's certificate has expired",
+        "have the store's certificate renewed; or set the clock of this machine, if it is wrong",
+    ),
     (
         "certificate",
         "the endpoint's certificate is not trusted",
@@ -143,6 +168,21 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     Error::refused(thing, format!("cannot {action} it: {words}"), hint)
 }
 
+/// True where there is no such object. Stores answer in the same way about much else that they do not find: a bucket, an account.
+pub(super) fn is_absent(error: &StoreError) -> bool {
+    let StoreError::NotFound { .. } = error else { return false };
+    let text = whole_text(error);
+    // To a HEAD nothing more is said.
+    !text.contains("<Code>") || text.contains("<Code>NoSuchKey</Code>")
+}
+
+/// True where a store answers to the beginning of a multipart upload as one does that has none.
+pub(super) fn has_no_multipart(error: &StoreError) -> bool {
+    let text = whole_text(error);
+    let codes = ["NotImplemented", "MethodNotAllowed", "InvalidRequest"];
+    codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
+}
+
 /// The error of an answer that is shorter than the store had announced: it ends at byte `end` of the family.
 pub(crate) fn cut_off(device: &str, end: u64) -> Error {
     Error::damaged(device, end, "the store's answer ends here, and was announced to be longer")
@@ -172,6 +212,16 @@ fn shortened(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_that_is_not_there_is_told_from_an_account_or_a_bucket() {
+        let answer = |body: &str| StoreError::NotFound { path: "k".into(), source: body.to_owned().into() };
+        assert!(is_absent(&answer("<Error><Code>NoSuchKey</Code></Error>")) && is_absent(&answer("404")));
+        for code in ["NoSuchBucket", "XAdminUserNotFound", "NoSuchVersion"] {
+            assert!(!is_absent(&answer(&format!("<Error><Code>{code}</Code></Error>"))), "{code}");
+        }
+        assert!(!is_absent(&generic("<Code>NoSuchKey</Code>")));
+    }
 
     fn generic(text: &str) -> StoreError {
         StoreError::Generic { store: "S3", source: text.to_owned().into() }

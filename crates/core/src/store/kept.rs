@@ -133,7 +133,7 @@ impl Bucket {
         }
         if self.control.objects.lock.is_some() {
             self.retention(claim).map_err(|error| {
-                error.noting("; the account needs s3:GetObjectRetention, so that a lock can be proved")
+                error.noting("the account needs s3:GetObjectRetention, so that a lock can be proved")
             })?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use object_store::{
 };
 
 use super::bucket::persistently;
+use super::failure::is_absent;
 use super::{Bucket, explained};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -97,9 +98,7 @@ impl Bucket {
                     let attributes = found.attributes.clone();
                     checked(found.bytes().await?, &attributes).map(|bytes| Ok(Some(bytes)))
                 }
-                // Of a bucket that is not there nothing can be said but that.
-                Err(error @ StoreError::NotFound { .. }) if error.to_string().contains("NoSuchBucket") => Err(error),
-                Err(StoreError::NotFound { .. }) => Ok(Ok(None)),
+                Err(error) if is_absent(&error) => Ok(Ok(None)),
                 Err(error) => Err(error),
             }
         };
