@@ -21,11 +21,13 @@ class Failed(Exception):
 
 
 class Case:
-    """One thing to measure: a command, what it reads, where it writes, and what has to be made ready before."""
+    """One thing to measure: a command, what it reads, where it writes, what has to be made ready before, and who else works for it:
+    `server` gives the processor seconds of that one so far."""
 
-    def __init__(self, name, command, reads, writes=(), stdout=None, before=None, environment=None, own_time=None):
+    def __init__(self, name, command, reads, writes=(), stdout=None, before=None, environment=None, own_time=None, server=None):
         self.name, self.command, self.reads, self.writes = name, command, reads, list(writes)
         self.stdout, self.before, self.environment, self.own_time = stdout, before, environment, own_time
+        self.server = server
         self.report = None
 
     def with_report(self, path):
@@ -85,6 +87,7 @@ def measure(case, work):
         case.before()
     cold = drop_caches()
     log = os.path.join(work, "log")
+    server_before = case.server() if case.server else None
     with open(log, "wb") as errors, open(case.stdout or log + ".out", "wb") as out:
         begun = time.monotonic()
         child = subprocess.Popen(case.command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
@@ -98,16 +101,20 @@ def measure(case, work):
         raise Failed(f"exit code {child.returncode}: {text}")
     make_durable(case.writes)
     durable = time.monotonic() - begun
+    server_cpu = case.server() - server_before if case.server else None
     if case.own_time:
         with open(case.stdout or log + ".out") as out:
             as_run = durable = case.own_time(out.read())
     figures = {"as_run_s": as_run, "durable_s": durable, "cpu_s": usage.ru_utime + usage.ru_stime,
                "peak_rss": usage.ru_maxrss * 1024, "cold": cold,
                "written": sum(os.path.getsize(file) for path in case.writes for file in files_under(path))}
+    if case.server:
+        figures["server_cpu_s"] = server_cpu
     if case.report:
         with open(case.report) as report:
             report = json.load(report)
         figures["pool"] = report["pool"]["bytes"]
+        figures["planned"] = sum(report["pool"][part] for part in ("bytes", "codec_bytes", "part_bytes"))
         figures["peak_rss_reported"] = report.get("peak_rss_bytes")
         figures["bottleneck"] = report.get("bottleneck")
         figures["written"] = figures["written"] or report["stored_bytes"]

@@ -90,7 +90,9 @@ pub(super) fn open(
 ) -> Result<Opened> {
     let transfer_size = found.iter().map(|found| found.header.transfer_size).max().unwrap_or(0);
     let families = found.iter().map(|found| found.families).max().unwrap_or(0);
-    let plan = UnpackPlan::new(knobs, usize::from(families), transfer_size)?;
+    let in_store = found.iter().any(|found| found.devices.iter().any(Device::is_in_store));
+    let plan_of = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
+    let plan = plan_of(knobs, usize::from(families), transfer_size)?;
     claim(&plan, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));

@@ -1,8 +1,10 @@
 //! Backups in a real object store: there and back, what is refused, and what goes wrong on the way.
 
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use fullbore_core::media::{FOOTER, Footer};
 use fullbore_test_servers::{At, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
 
 use crate::database::{self, Shape};
@@ -114,6 +116,38 @@ fn a_log_is_followed_into_a_store_and_comes_back() {
     }
     let listed = run(&world, &store, "list --from s3://media/app/ --json").done().json();
     assert!(listed.as_array().unwrap().iter().skip(1).all(|set| set["log_at"].is_string()), "{listed:#}");
+}
+
+/// A family as long as a store takes, of which the file system keeps the beginning and the end: `bytes` with a hole before its trailer.
+fn stretch(bytes: &[u8], length: u64, to: &std::path::Path) {
+    let footer = Footer::decode(&bytes[bytes.len() - FOOTER..]).unwrap();
+    let trailer = footer.trailer_offset as usize;
+    let longer = length - bytes.len() as u64;
+    let moved = Footer { family_length: length, trailer_offset: footer.trailer_offset + longer, ..footer };
+    let file = std::fs::File::create(to).unwrap();
+    file.write_all_at(&bytes[..trailer], 0).unwrap();
+    file.write_all_at(&bytes[trailer..bytes.len() - FOOTER], moved.trailer_offset).unwrap();
+    file.write_all_at(&moved.encode(|_| [0; 32]), length - FOOTER as u64).unwrap();
+}
+
+#[test]
+fn what_a_family_of_a_terabyte_says_of_itself_costs_less_than_a_mebibyte() {
+    const TEBIBYTE: u64 = 1 << 40;
+    let (world, store) = (World::with_small_set(""), store());
+    let family = world.names("a").pop().unwrap();
+    stretch(&world.read(&format!("a/{family}")), TEBIBYTE, &store.data().join("media/huge.bore"));
+    let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+    for line in ["inspect header --from s3://media/huge.bore --json", "list --from s3://media/ --json"] {
+        let before: u64 = proxy.requests().iter().map(|seen| seen.answered_bytes).sum();
+        let said = run_with(&world, &store.environment_at(proxy.endpoint()), line).done().json();
+        let cost = proxy.requests().iter().map(|seen| seen.answered_bytes).sum::<u64>() - before;
+        assert_eq!(
+            (said[0]["stored_bytes"].as_u64(), said[0]["complete"].as_bool()),
+            (Some(TEBIBYTE), Some(true)),
+            "{said}"
+        );
+        assert!((FOOTER as u64..1 << 20).contains(&cost), "{line} costs {cost} bytes");
+    }
 }
 
 #[test]

@@ -123,6 +123,11 @@ impl Device {
         matches!(self.place, Place::Directory(_) | Place::Prefix { .. })
     }
 
+    /// True of an object, and of a prefix that objects are put under.
+    pub fn is_in_store(&self) -> bool {
+        matches!(self.place, Place::Object { .. } | Place::Prefix { .. })
+    }
+
     /// The path of a file or a directory.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {

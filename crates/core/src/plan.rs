@@ -120,12 +120,33 @@ pub struct Plan {
     pub throttle: Option<u64>,
 }
 
+/// Bytes of parts under way and of those that are filling, of all stripes into object stores together: beyond them a plan does not grow
+/// by itself.
+const PARTS_MEMORY: u64 = 128 << 20;
+/// Parts of all stripes together that are under way in a store at a time, apart from the one in each stripe that is filling.
+const PARTS_UNDER_WAY: u64 = 4;
+/// Bytes that are read ahead of an object, and of all objects together.
+const RANGES_OF_ONE: u64 = 32 << 20;
+const RANGES_OF_ALL: u64 = 64 << 20;
+
 const MOST_THREADS: usize = 256;
 const MOST_QUEUE_DEPTH: usize = 256;
 
 impl Plan {
     /// The plan of a backup into `stripes` families. `differential` needs a buffer more per worker.
     pub fn backup(knobs: &Knobs, stripes: usize, compression: Compression, differential: bool) -> Result<Self> {
+        Self::backup_in_parts(knobs, stripes, compression, differential, 0)
+    }
+
+    /// The same where devices take what they are given in parts of so many bytes, as object stores do: there are buffers for one that
+    /// is filling in each stripe, and for some under way.
+    pub fn backup_in_parts(
+        knobs: &Knobs,
+        stripes: usize,
+        compression: Compression,
+        differential: bool,
+        part: u64,
+    ) -> Result<Self> {
         if !(1..=64).contains(&stripes) {
             return Err(Error::usage(
                 "--stripes",
@@ -140,7 +161,9 @@ impl Plan {
         let per_worker = if differential { 3 } else { 2 };
         let least_input = readers + workers;
         let least_output = stripes + workers * per_worker;
-        let in_flight = stripes * queue_depth;
+        let transfer_size = knobs.transfer_size.bytes();
+        let parts = (part * (stripes as u64 + PARTS_UNDER_WAY)).min(PARTS_MEMORY) / u64::from(transfer_size);
+        let in_flight = (stripes * queue_depth).max(parts as usize);
         let packs = compression != Compression::None;
         let (wanted_input, wanted_output) = if packs {
             (least_input + readers.max(workers), least_output + in_flight)
@@ -149,7 +172,6 @@ impl Plan {
         };
         let (input_buffers, output_buffers) =
             share_out(knobs.buffer_count, (least_input, least_output), (wanted_input, wanted_output))?;
-        let transfer_size = knobs.transfer_size.bytes();
         let codec_bytes = workers as u64 * crate::codec::memory(compression, transfer_size as usize) as u64;
         Ok(Self {
             transfer_size,
@@ -196,10 +218,20 @@ pub struct UnpackPlan {
 impl UnpackPlan {
     /// Chooses what the user left open.
     pub fn new(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
+        Self::reading_ahead(knobs, families, transfer_size, (8 / families.max(1)).clamp(2, 4))
+    }
+
+    /// The same where families are in object stores: one request asks for several buffers, and each takes its time.
+    pub fn of_objects(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
+        let bytes = (RANGES_OF_ALL / families.max(1) as u64).min(RANGES_OF_ONE);
+        let depth = (bytes / u64::from(transfer_size.max(1))).max(2) as usize;
+        Self::reading_ahead(knobs, families, transfer_size, depth)
+    }
+
+    fn reading_ahead(knobs: &Knobs, families: usize, transfer_size: u32, depth: usize) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
-        let queue_depth =
-            bounded("--queue-depth", knobs.queue_depth, (8 / families.max(1)).clamp(2, 4), MOST_QUEUE_DEPTH)?;
+        let queue_depth = bounded("--queue-depth", knobs.queue_depth, depth, MOST_QUEUE_DEPTH)?;
         let writers = workers.max(4);
         // A family holds its reads in flight, the piece it parses and the block it assembles from two pieces.
         let least_input = families * 3 + workers;

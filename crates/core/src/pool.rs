@@ -106,6 +106,14 @@ impl Pool {
         Some(Buffer { memory: Some(memory), home: Arc::clone(self) })
     }
 
+    /// So many free buffers, if there are as many now; else none.
+    pub fn try_take_all(self: &Arc<Self>, count: usize) -> Option<Vec<Buffer>> {
+        let mut free = self.lock();
+        let rest = free.buffers.len().checked_sub(count).filter(|_| !free.closed)?;
+        let taken = free.buffers.drain(rest..);
+        Some(taken.map(|memory| Buffer { memory: Some(memory), home: Arc::clone(self) }).collect())
+    }
+
     /// Wakes everyone who waits: the job ends.
     pub fn close(&self) {
         self.lock().closed = true;
@@ -198,6 +206,17 @@ mod tests {
         assert!(pool.try_take().is_none());
         drop(first);
         assert!(pool.try_take().is_some());
+    }
+
+    #[test]
+    fn several_buffers_are_taken_all_or_none() {
+        let pool = Pool::new(3, 4096).unwrap();
+        let two = pool.try_take_all(2).unwrap();
+        assert_eq!((two.len(), pool.free()), (2, 1));
+        assert!(pool.try_take_all(2).is_none() && pool.free() == 1);
+        drop(two);
+        pool.close();
+        assert!(pool.try_take_all(1).is_none());
     }
 
     #[test]

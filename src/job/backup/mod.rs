@@ -267,7 +267,8 @@ impl Predecessor {
 
 fn plan(request: &Request, stripes: Option<usize>) -> Result<Plan> {
     let stripes = stripes.unwrap_or(request.to.len());
-    Plan::backup(&request.knobs, stripes, request.compression, request.kind == SetKind::Differential)
+    let (differential, part) = (request.kind == SetKind::Differential, stripes::least_part(&request.to));
+    Plan::backup_in_parts(&request.knobs, stripes, request.compression, differential, part)
 }
 
 /// Says what memory the plan takes, and refuses what there is not.

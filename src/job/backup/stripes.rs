@@ -1,7 +1,7 @@
 //! How many families: as many as was asked for, or as many as it takes so that each fits into an object of its store.
 
 use fullbore_core::device::{Device, Place};
-use fullbore_core::sink::{PartSizes, object_most};
+use fullbore_core::sink::{LEAST_PART, PartSizes, object_most};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
@@ -62,6 +62,12 @@ pub(super) fn part_bytes(to: &[Device], stripes: usize, per_family: u64, stores:
         }
     }
     Ok(bytes)
+}
+
+/// The parts in which destinations take what they are given, in bytes: 0 where none is a store. Those of very long objects are longer;
+/// a plan does not grow with them.
+pub(super) fn least_part(to: &[Device]) -> u64 {
+    if to.iter().any(Device::is_in_store) { LEAST_PART } else { 0 }
 }
 
 /// The destination that takes the shortest objects, and how long these may be.

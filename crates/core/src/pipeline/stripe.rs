@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use zerocopy::IntoBytes;
 
 use super::seal::seal;
@@ -508,11 +508,18 @@ fn write_all(
         let work = match queue.try_recv() {
             Ok(work) => work,
             Err(TryRecvError::Disconnected) => break,
-            // Nothing to do: bring a buffer home, for somebody may wait for it.
+            // Nothing to do: bring a buffer home, for somebody may wait for it. The device is at work meanwhile.
             Err(TryRecvError::Empty) if sink.in_flight() > 0 => {
-                sink.settle(sink.in_flight() - 1)?;
+                let received = queue.recv_timeout(sink.leisure());
+                if matches!(received, Err(RecvTimeoutError::Timeout)) {
+                    sink.ease()?;
+                }
                 clock.lap(Spent::Busy);
-                continue;
+                match received {
+                    Ok(work) => work,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
             }
             Err(TryRecvError::Empty) => {
                 clock.lap(Spent::Busy);

@@ -6,10 +6,14 @@ mod leftover;
 mod null;
 #[cfg(feature = "s3")]
 mod object;
+#[cfg(feature = "s3")]
+mod partial;
 mod parts;
 mod pipe;
 #[cfg(test)]
 mod tests;
+
+use std::time::Duration;
 
 use crate::device::{Device, Place};
 use crate::error::{Error, Result};
@@ -25,7 +29,7 @@ pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use null::NullSink;
 #[cfg(feature = "s3")]
 pub use object::{CLAIM, Claim, ObjectSink};
-pub use parts::{PartSizes, object_most};
+pub use parts::{LEAST_PART, PartSizes, object_most};
 pub use pipe::PipeSink;
 
 /// An append-only home for one family.
@@ -49,6 +53,17 @@ pub trait Sink: Send {
 
     /// Writes under way now.
     fn in_flight(&self) -> usize;
+
+    /// How long whoever has nothing to write waits for more before it calls [`ease`](Sink::ease). Longer than nothing where operations
+    /// take long and give their buffers home by themselves: what comes meanwhile shall not wait for the end of one.
+    fn leisure(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Brings a buffer home, for nothing came and somebody may wait for it; not all need to come with one call.
+    fn ease(&mut self) -> Result<()> {
+        self.settle(self.in_flight().saturating_sub(1))
+    }
 
     /// Returns when every byte so far is durable, as far as the device can, and its working name; more may follow.
     fn secure(&mut self) -> Result<()> {

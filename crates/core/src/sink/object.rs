@@ -11,11 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use object_store::PutPayload;
 use serde::{Deserialize, Serialize};
 
+use super::partial::Partial;
 use super::parts::PartSizes;
 use super::{DeviceAccount, Options, Sink, out_of_order};
 use crate::error::{Error, Result};
@@ -26,6 +25,9 @@ use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
 
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
+/// How long a part that is not full may keep buffers of the pool while nothing comes. Somebody may wait for them; but while they are
+/// plenty, a part that fills up needs no copy.
+const LEISURE: Duration = Duration::from_millis(20);
 /// The longest claim that is read, in bytes.
 const CLAIM_MAX: u64 = 64 << 10;
 
@@ -228,7 +230,7 @@ impl ObjectSink {
         }
         self.length += piece.len() as u64;
         self.partial.push(piece);
-        while self.partial.length >= self.next_part() {
+        while self.partial.length() >= self.next_part() {
             self.send(self.next_part())?;
         }
         Ok(())
@@ -262,7 +264,11 @@ impl ObjectSink {
 
     /// Waits for the end of one upload. Each has a deadline.
     fn await_part(&mut self) -> Result<()> {
-        let Ok(Done { number, bytes, took, result }) = self.done.1.recv() else { return Err(Error::Halted) };
+        let Ok(done) = self.done.1.recv() else { return Err(Error::Halted) };
+        self.take_part(done)
+    }
+
+    fn take_part(&mut self, Done { number, bytes, took, result }: Done) -> Result<()> {
         self.uploading.remove(&number);
         self.parts[number] = Some(result?);
         self.statistics.operations += 1;
@@ -288,12 +294,21 @@ impl ObjectSink {
         Ok(())
     }
 
+    /// Buffers under way come home by themselves, those of the part that is not full only by a copy.
+    fn ease_checked(&mut self) -> Result<()> {
+        while let Ok(done) = self.done.1.try_recv() {
+            self.take_part(done)?;
+        }
+        self.partial.stage_if_at_home(self.next_part() as usize);
+        Ok(())
+    }
+
     fn sync_checked(&mut self) -> Result<()> {
         if self.progress != Progress::Open {
             return Ok(());
         }
-        if self.partial.length > 0 {
-            self.send(self.partial.length)?;
+        if self.partial.length() > 0 {
+            self.send(self.partial.length())?;
         }
         self.settle_checked(0)?;
         self.progress = Progress::Synced;
@@ -336,56 +351,6 @@ fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
     })
 }
 
-/// What is no whole part yet: first what was copied, then pieces in the pool's buffers.
-#[derive(Default)]
-struct Partial {
-    staged: Vec<u8>,
-    pieces: Vec<Piece>,
-    length: u64,
-}
-
-impl Partial {
-    fn push(&mut self, piece: Piece) {
-        if !piece.is_empty() {
-            self.length += piece.len() as u64;
-            self.pieces.push(piece);
-        }
-    }
-
-    /// The first `length` bytes, without a copy; what was staged is no more than these.
-    fn take(&mut self, length: usize) -> PutPayload {
-        let mut bytes = Vec::with_capacity(self.pieces.len() + 1);
-        let mut left = length - self.staged.len();
-        if !self.staged.is_empty() {
-            bytes.push(Bytes::from(std::mem::take(&mut self.staged)));
-        }
-        let mut rest = Vec::new();
-        for piece in self.pieces.drain(..) {
-            let taken = piece.len().min(left);
-            if taken > 0 {
-                bytes.push(Bytes::from_owner(piece.slice(0..taken)));
-            }
-            if taken < piece.len() {
-                rest.push(piece.slice(taken..piece.len()));
-            }
-            left -= taken;
-        }
-        self.pieces = rest;
-        self.length -= length as u64;
-        PutPayload::from_iter(bytes)
-    }
-
-    /// Copies what stands in the pool's buffers, which go home: somebody may wait for them, and the part is not full.
-    fn stage(&mut self, part: usize) {
-        if self.staged.capacity() == 0 {
-            self.staged.reserve_exact(part);
-        }
-        for piece in self.pieces.drain(..) {
-            self.staged.extend_from_slice(&piece);
-        }
-    }
-}
-
 impl Sink for ObjectSink {
     fn device(&self) -> &str {
         &self.device
@@ -403,9 +368,19 @@ impl Sink for ObjectSink {
         self.noted(settled)
     }
 
+    fn leisure(&self) -> Duration {
+        LEISURE
+    }
+
+    fn ease(&mut self) -> Result<()> {
+        self.check()?;
+        let eased = self.ease_checked();
+        self.noted(eased)
+    }
+
     /// The part that is not full counts too while it holds buffers.
     fn in_flight(&self) -> usize {
-        self.uploading.len() + usize::from(!self.partial.pieces.is_empty())
+        self.uploading.len() + usize::from(self.partial.holds_buffers())
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -457,34 +432,5 @@ impl Drop for ObjectSink {
         if self.progress != Progress::Published {
             self.abandon();
         }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::pool::Pool;
-
-    #[test]
-    fn a_part_is_made_of_staged_bytes_and_pieces_and_leaves_the_rest() {
-        let pool = Pool::new(3, 4096).unwrap();
-        let mut partial = Partial::default();
-        let mut expected = Vec::new();
-        for fill in 0..3_u8 {
-            let mut buffer = pool.take().unwrap();
-            buffer.fill(fill);
-            expected.extend_from_slice(&buffer[..1000]);
-            partial.push(Piece::new(buffer, 0..1000));
-            if fill == 0 {
-                partial.stage(2500);
-                assert_eq!(pool.free(), 3);
-            }
-        }
-        let part: Vec<u8> = partial.take(2500).iter().flat_map(|bytes| bytes.to_vec()).collect();
-        assert_eq!((part.as_slice(), partial.length), (&expected[..2500], 500));
-        let rest: Vec<u8> = partial.take(500).iter().flat_map(|bytes| bytes.to_vec()).collect();
-        assert_eq!(rest, expected[2500..]);
-        assert_eq!(pool.free(), 3);
     }
 }

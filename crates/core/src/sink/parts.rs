@@ -3,7 +3,7 @@
 const MIB: u64 = 1 << 20;
 /// The size of a part, in bytes, as long as the object is not expected to need more of them than are planned: S3 takes no
 /// less than 5 MiB, and much less than this is slow where each request takes its time.
-const LEAST: u64 = 8 * MIB;
+pub const LEAST_PART: u64 = 8 * MIB;
 /// The largest part: a stripe may have to keep one outside of the pool.
 const MOST: u64 = 64 * MIB;
 
@@ -18,7 +18,7 @@ impl PartSizes {
     /// For an object that is expected to be so long, in bytes, in a store that takes so many parts.
     pub fn new(expected: u64, parts_most: u64) -> Self {
         let needed = expected.div_ceil(planned(parts_most)).div_ceil(MIB) * MIB;
-        Self { first: needed.clamp(LEAST, MOST), parts_most }
+        Self { first: needed.clamp(LEAST_PART, MOST), parts_most }
     }
 
     /// The most parts that the store takes.
@@ -70,15 +70,15 @@ mod tests {
                 assert!(parts <= parts_most, "{parts_most}: {expected} expected, {actual} written: {parts} parts");
             }
             let sizes = PartSizes::new(0, parts_most);
-            assert!((0..parts_most).all(|number| (LEAST..=MOST).contains(&sizes.size(number))));
+            assert!((0..parts_most).all(|number| (LEAST_PART..=MOST).contains(&sizes.size(number))));
         }
     }
 
     #[test]
     fn the_largest_part_of_an_object_is_what_a_stripe_may_have_to_keep() {
-        assert_eq!(PartSizes::new(0, 10_000).largest(0), LEAST);
-        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST * 1_000), LEAST);
-        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST * 1_000 + 1), 2 * LEAST);
+        assert_eq!(PartSizes::new(0, 10_000).largest(0), LEAST_PART);
+        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST_PART * 1_000), LEAST_PART);
+        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST_PART * 1_000 + 1), 2 * LEAST_PART);
         assert_eq!(PartSizes::new(0, 1_000).largest(u64::MAX / 2), MOST);
         assert_eq!(PartSizes::new(object_most(1_000), 1_000).largest(object_most(1_000)), MOST);
     }

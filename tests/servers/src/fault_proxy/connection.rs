@@ -261,6 +261,8 @@ impl<'a> Connection<'a> {
                 send_half(store, framing, &mut client)?;
             }
             Passing::Whole | Passing::Flipped(_) => {
+                let (state, number) = (self.state, request.number);
+                state.giving(number, head.raw.len());
                 client.write_all(&head.raw)?;
                 let mut flips = match passing {
                     Passing::Flipped(byte) => Some(position(byte, framing)),
@@ -268,6 +270,7 @@ impl<'a> Connection<'a> {
                 };
                 let mut at = 0;
                 each_piece(store, framing, &mut |piece| {
+                    state.giving(number, piece.bytes().len());
                     send(&mut client, piece, &mut at, &mut flips)?;
                     Ok(true)
                 })?;

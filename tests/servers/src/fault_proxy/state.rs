@@ -32,6 +32,8 @@ pub struct Seen {
     pub store_status: Option<u16>,
     /// What the client was told, if it was told anything: with a truncated answer, that the head said so.
     pub status: Option<u16>,
+    /// Bytes of answers that came from the store to the client, heads included.
+    pub answered_bytes: u64,
 }
 
 pub(super) struct State {
@@ -87,7 +89,13 @@ impl State {
         }
         let mut seen = lock(&self.seen);
         request.number = seen.len() as u64;
-        seen.push(Seen { request: request.clone(), fault: Fault::Pass, store_status: None, status: None });
+        seen.push(Seen {
+            request: request.clone(),
+            fault: Fault::Pass,
+            store_status: None,
+            status: None,
+            answered_bytes: 0,
+        });
         request
     }
 
@@ -106,6 +114,11 @@ impl State {
             seen.store_status = store_status.or(seen.store_status);
             seen.status = status.or(seen.status);
         });
+    }
+
+    /// So many bytes are about to go to the client.
+    pub(super) fn giving(&self, number: u64, bytes: usize) {
+        self.note(number, |seen| seen.answered_bytes += bytes as u64);
     }
 
     fn note(&self, number: u64, change: impl FnOnce(&mut Seen)) {

@@ -1,0 +1,159 @@
+//! A part of an object that is not full yet: first what was copied, then pieces in the pool's buffers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use object_store::PutPayload;
+
+use crate::pool::Piece;
+
+/// What comes next after the parts that are under way.
+#[derive(Default)]
+pub(super) struct Partial {
+    staged: Vec<u8>,
+    pieces: Vec<Piece>,
+    length: u64,
+    /// The memory that copies are made in, one part long, while no part is made of it.
+    home: Arc<Mutex<Option<Vec<u8>>>>,
+    /// True once there is such a memory, wherever it is.
+    has_memory: bool,
+}
+
+/// Copied bytes on their way: their memory goes home with the last who reads them.
+struct Staged {
+    bytes: Vec<u8>,
+    home: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl AsRef<[u8]> for Staged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        *lock(&self.home) = Some(bytes);
+    }
+}
+
+fn lock(home: &Mutex<Option<Vec<u8>>>) -> MutexGuard<'_, Option<Vec<u8>>> {
+    home.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Partial {
+    /// Bytes that wait.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// True while some of them stand in the pool's buffers.
+    pub fn holds_buffers(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    pub fn push(&mut self, piece: Piece) {
+        if !piece.is_empty() {
+            self.length += piece.len() as u64;
+            self.pieces.push(piece);
+        }
+    }
+
+    /// The first `length` bytes, without a copy; what was staged is no more than these.
+    pub fn take(&mut self, length: usize) -> PutPayload {
+        let mut bytes = Vec::with_capacity(self.pieces.len() + 1);
+        let mut left = length - self.staged.len();
+        if !self.staged.is_empty() {
+            let staged = Staged { bytes: std::mem::take(&mut self.staged), home: Arc::clone(&self.home) };
+            bytes.push(Bytes::from_owner(staged));
+        }
+        let mut rest = Vec::new();
+        for piece in self.pieces.drain(..) {
+            let taken = piece.len().min(left);
+            if taken > 0 {
+                bytes.push(Bytes::from_owner(piece.slice(0..taken)));
+            }
+            if taken < piece.len() {
+                rest.push(piece.slice(taken..piece.len()));
+            }
+            left -= taken;
+        }
+        self.pieces = rest;
+        self.length -= length as u64;
+        PutPayload::from_iter(bytes)
+    }
+
+    /// Copies what stands in the pool's buffers, which go home: somebody may wait for them, and the part is not full. `part` is how
+    /// long it may become.
+    pub fn stage(&mut self, part: usize) {
+        if self.staged.is_empty() {
+            self.staged = lock(&self.home).take().unwrap_or_default();
+        }
+        let longer = part.saturating_sub(self.staged.len());
+        self.staged.reserve_exact(longer);
+        self.has_memory = true;
+        for piece in self.pieces.drain(..) {
+            self.staged.extend_from_slice(&piece);
+        }
+    }
+
+    /// The same, unless that memory is in a part under way: there is one for each stripe.
+    pub fn stage_if_at_home(&mut self, part: usize) {
+        let at_home = !self.has_memory || !self.staged.is_empty() || lock(&self.home).is_some();
+        if self.holds_buffers() && at_home {
+            self.stage(part);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    fn piece(pool: &Arc<Pool>, fill: u8) -> Piece {
+        let mut buffer = pool.take().unwrap();
+        buffer.fill(fill);
+        Piece::new(buffer, 0..1000)
+    }
+
+    #[test]
+    fn a_part_is_made_of_staged_bytes_and_pieces_and_leaves_the_rest() {
+        let pool = Pool::new(3, 4096).unwrap();
+        let mut partial = Partial::default();
+        let mut expected = Vec::new();
+        for fill in 0..3_u8 {
+            expected.extend_from_slice(&[fill; 1000]);
+            partial.push(piece(&pool, fill));
+            if fill == 0 {
+                partial.stage(2500);
+                assert_eq!(pool.free(), 3);
+            }
+        }
+        let part: Vec<u8> = partial.take(2500).iter().flat_map(|bytes| bytes.to_vec()).collect();
+        assert_eq!((part.as_slice(), partial.length()), (&expected[..2500], 500));
+        let rest: Vec<u8> = partial.take(500).iter().flat_map(|bytes| bytes.to_vec()).collect();
+        assert_eq!(rest, expected[2500..]);
+        assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
+    fn there_is_one_memory_for_copies_and_while_it_is_under_way_pieces_wait() {
+        let pool = Pool::new(3, 4096).unwrap();
+        let mut partial = Partial::default();
+        partial.push(piece(&pool, 1));
+        partial.stage_if_at_home(2000);
+        let at = partial.staged.as_ptr();
+        let under_way = partial.take(1000);
+        partial.push(piece(&pool, 2));
+        partial.stage_if_at_home(2000);
+        assert_eq!((partial.holds_buffers(), pool.free()), (true, 2));
+        drop(under_way);
+        partial.stage_if_at_home(2000);
+        assert_eq!((partial.holds_buffers(), pool.free()), (false, 3));
+        assert_eq!((partial.staged.as_ptr(), partial.staged.as_slice()), (at, [2; 1000].as_slice()));
+    }
+}
