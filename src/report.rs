@@ -79,6 +79,8 @@ pub struct Report {
     pub position: Option<PositionReport>,
     /// How long writers to the database could have been kept waiting.
     pub writers_blocked_s: f64,
+    /// What an interrupted restore had left, and what was fetched.
+    pub resumed: Option<ResumedReport>,
     /// What a server did that was started on a restored directory.
     pub start_check: Option<StartCheckReport>,
     /// Tables that were taken out of the backup of a server.
@@ -101,6 +103,19 @@ pub struct FamilyReport {
     pub bytes: u64,
     /// Its digest in hexadecimal digits.
     pub blake3: String,
+}
+
+/// A restore with `--resume`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ResumedReport {
+    /// The database under its working name.
+    pub file: String,
+    /// Bytes of it that were as the page map says, and stayed.
+    pub kept_bytes: u64,
+    /// Bytes of the blocks that were fetched, as they are on the media.
+    pub fetched_bytes: u64,
+    /// Their number.
+    pub fetched_blocks: u64,
 }
 
 /// A server that was started on a restored directory once, and found every table OK.

@@ -20,6 +20,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         into: Into::parse(&args.into)?,
         replace: args.replace,
         mkdir: args.mkdir,
+        resume: args.resume,
         dry_run: args.dry_run,
         integrity_check: args.integrity_check,
         place_outside: args.place_outside,

@@ -266,6 +266,15 @@ pub fn restore_result(report: &Report, shown: &Shown) {
         plan(report, &mut out);
     } else {
         out.push(closing(report, "RESTORE DATABASE"));
+        if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0)
+        {
+            out.push(format!(
+                "  {} of what was left were kept, and {} blocks ({}) fetched for the rest",
+                show_bytes(resumed.kept_bytes),
+                resumed.fetched_blocks,
+                show_bytes(resumed.fetched_bytes)
+            ));
+        }
         if let Some(started) = &report.start_check {
             out.push(format!(
                 "  {} {} was ready after {:.3} seconds; all {} tables are OK ({:.3} seconds)",

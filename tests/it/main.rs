@@ -49,6 +49,7 @@ mod replace;
 mod report;
 mod repository;
 mod restore;
+mod restore_resume;
 mod signals;
 mod slips;
 #[cfg(feature = "mysql")]

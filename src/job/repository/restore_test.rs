@@ -80,6 +80,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
         reading: chain.reading.clone(),
         into,
         replace: false,
+        resume: false,
         mkdir: false,
         dry_run: false,
         integrity_check: false,

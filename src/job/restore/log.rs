@@ -61,6 +61,11 @@ impl Drop for Unpacking {
     }
 }
 
+/// Removes what a killed run has left of a log set beside the database.
+pub(super) fn clear(database: &Path) {
+    drop(Unpacking::beside(database));
+}
+
 /// Applies log sets to the database in the file `database`, which stands where `base` says; without a file they are only read.
 pub(super) fn apply(
     logs: &[media::Found],

@@ -5,12 +5,13 @@ mod log;
 mod outside;
 mod owner;
 mod other_tables;
+mod resume;
 mod start;
 mod table;
 mod unfinished;
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,8 @@ pub struct Request {
     pub replace: bool,
     /// `--mkdir`.
     pub mkdir: bool,
+    /// `--resume`: goes on with what an interrupted restore has left, and leaves it for another one.
+    pub resume: bool,
     /// `--dry-run`.
     pub dry_run: bool,
     /// `--integrity-check`: SQLite checks the file before it gets its name.
@@ -98,9 +101,13 @@ pub struct Request {
 /// Whatever stops it; then the target is as it was.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
+    resume::refuse(request)?;
     match request.reading.begin(conduct)? {
         (_, Media::Piped(mut set)) => restore_piped(&mut set, request, conduct, report)?,
-        (key, Media::Heap(heap)) => restore_found(heap, request, key.as_ref(), conduct, report)?,
+        (key, Media::Heap(heap)) => {
+            let done = restore_found(heap, request, key.as_ref(), conduct, report);
+            done.inspect_err(|_| resume::tell_what_stays(report))?;
+        }
     }
     report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
@@ -173,6 +180,7 @@ fn restore_found(
     let (mut sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
     let logs = sequence.split_off(opened.sets.len());
     if sequence.last().is_some_and(|found| found.header.open) {
+        resume::refuse_directory(request)?;
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
         }
@@ -188,12 +196,20 @@ fn restore_found(
     for (at, (found, stream)) in sequence.iter().zip(streams).enumerate() {
         if request.dry_run {
             plan_line(found, report);
+            if at == 0 && request.resume {
+                resume::foresee(&mut opened, request, conduct, report)?;
+            }
             continue;
         }
         if place.is_none() {
             place = Some(Place::prepare(request, &opened.sets[0], stream.size, report)?);
         }
         let Some(place) = place.as_mut() else { continue };
+        if at == 0 && place.is_taken_over() && resume::is_possible(&opened, report) {
+            let resumed = resume::full(&mut opened, place, &stream, conduct, report);
+            reading::book(&resumed.map_err(|error| found.naming_copies(error))?, report);
+            continue;
+        }
         let target = place.file_target(&stream, at == 0)?;
         let into: &dyn Target = target.as_ref().map_or(&NullTarget, |target| target);
         let outcome = opened.unpack_next(into, conduct).map_err(|error| found.naming_copies(error))?;
@@ -306,33 +322,27 @@ struct Place {
     restore: Option<sqlite::Restore>,
     /// The temporary file, locked while it is written.
     lock: Option<File>,
+    /// What is not published stays for another restore.
+    keep: bool,
 }
 
 impl Place {
     fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
-        let path = match &request.into {
-            Into::Null => return Ok(Self { restore: None, lock: None }),
-            Into::Sqlite(path) => path.clone(),
-            Into::Directory(directory) => {
-                must_be_empty(directory, request.replace)?;
-                let name =
-                    set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
-                let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
-                directory.join(name.unwrap_or_else(|| "database.db".into()))
-            }
-        };
+        let Some(path) = path_of(request, set)? else { return Ok(Self { restore: None, lock: None, keep: false }) };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if request.mkdir {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }
-        let restore = sqlite::prepare(&path, request.replace)?;
-        report.warnings.extend(
-            restore
-                .leftovers()
-                .iter()
-                .map(|left| format!("`{}` is what a killed restore has left; it can be removed", left.display())),
-        );
-        let free = free_space(directory)?;
+        let mut restore = sqlite::prepare(&path, request.replace)?;
+        let lock = if request.resume { resume::take_over(&mut restore, report)? } else { None };
+        report.warnings.extend(restore.leftovers().iter().map(|left| {
+            format!(
+                "`{}` is what a killed restore has left; --resume goes on with it, or it can be removed",
+                left.display()
+            )
+        }));
+        let held = lock.as_ref().and_then(|lock| lock.metadata().ok()).map_or(0, |metadata| metadata.blocks() * 512);
+        let free = free_space(directory)?.saturating_add(held);
         if free < size {
             return Err(Error::refused(
                 directory.display().to_string(),
@@ -340,26 +350,25 @@ impl Place {
                 "free space there, or name another target with --into",
             ));
         }
-        Ok(Self { restore: Some(restore), lock: None })
+        Ok(Self { restore: Some(restore), lock, keep: request.resume })
+    }
+
+    /// Its file is there already: an interrupted restore has left it.
+    fn is_taken_over(&self) -> bool {
+        self.lock.is_some()
     }
 
     /// The file that a set is unpacked into; the first set of a chain makes it.
     fn file_target(&mut self, stream: &StreamRecord, first: bool) -> Result<Option<FileTarget>> {
         let Some(restore) = &self.restore else { return Ok(None) };
         let path = restore.temporary();
-        if first {
-            // Its lock tells a running restore from a killed one; others than its owner may not read it yet.
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            let made = made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
-            // Another run that looks whether this is a leftover holds it for an instant.
-            let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
-            let _ = (0..100).any(|_| {
-                locked() || {
-                    std::thread::sleep(Duration::from_millis(1));
-                    false
-                }
-            });
-            self.lock = Some(made);
+        match &self.lock {
+            Some(taken_over) if first => {
+                let emptied = taken_over.set_len(0);
+                emptied.map_err(|e| Error::io("empty", path.display().to_string(), e))?;
+            }
+            None if first => self.lock = Some(make_locked(path)?),
+            _ => {}
         }
         let mut target = FileTarget::new();
         target.add(stream.id, path, stream.size, first)?;
@@ -375,7 +384,9 @@ impl Place {
                 Ok(())
             }
             Err(error) => {
-                restore.abandon();
+                if !self.keep {
+                    restore.abandon();
+                }
                 Err(error)
             }
         }
@@ -396,9 +407,40 @@ impl Place {
     }
 }
 
-/// A directory that holds anything is left alone without `--replace`.
-fn must_be_empty(directory: &Path, replace: bool) -> Result<()> {
-    let holds_something = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+/// Where the database is to be; `None` for `nul:`.
+fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBuf>> {
+    let directory = match &request.into {
+        Into::Null => return Ok(None),
+        Into::Sqlite(path) => return Ok(Some(path.clone())),
+        Into::Directory(directory) => directory,
+    };
+    let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
+    let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
+    let name = name.unwrap_or_else(|| "database.db".into());
+    must_be_empty(directory, request.replace, request.resume.then_some(&name))?;
+    Ok(Some(directory.join(name)))
+}
+
+/// Makes the temporary file. Its lock tells a running restore from a killed one; others than its owner may not read it yet.
+fn make_locked(path: &Path) -> Result<File> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let made = made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+    // Another run that looks whether this is a leftover holds it for an instant.
+    let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
+    let _ = (0..100).any(|_| {
+        locked() || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    });
+    Ok(made)
+}
+
+/// A directory that holds anything is left alone without `--replace`; but for what killed restores of the database `resumed` have left.
+fn must_be_empty(directory: &Path, replace: bool, resumed: Option<&String>) -> Result<()> {
+    let is_left = |name: &str| resumed.is_some_and(|resumed| name.starts_with(&format!("{resumed}.restoring-")));
+    let holds_something = std::fs::read_dir(directory)
+        .is_ok_and(|entries| entries.flatten().any(|entry| !entry.file_name().to_str().is_some_and(is_left)));
     if replace || !holds_something {
         return Ok(());
     }
@@ -411,7 +453,7 @@ fn must_be_empty(directory: &Path, replace: bool) -> Result<()> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(restore) = self.restore.take() {
+        if let Some(restore) = self.restore.take().filter(|_| !self.keep) {
             restore.abandon();
         }
     }

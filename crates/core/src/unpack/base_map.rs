@@ -78,6 +78,11 @@ impl BaseMap {
         Ok(Self { streams, seed, backup_set_id, media_set_id, encrypted, places, by_id, by_identity, inner })
     }
 
+    /// The set that it was read from.
+    pub fn set_mut(&mut self) -> &mut MediaSet {
+        &mut self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).set
+    }
+
     /// The backup set it belongs to.
     pub fn backup_set_id(&self) -> uuid::Uuid {
         self.backup_set_id

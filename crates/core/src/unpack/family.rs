@@ -26,6 +26,8 @@ pub(super) struct OpenedBlock {
     pub runs: Vec<Run>,
     /// Its plain bytes.
     pub payload: Vec<u8>,
+    /// The entry that it would have in an index, without its span.
+    pub entry: IndexEntry,
 }
 
 /// An error from a flaw found in `device` at `offset`.
@@ -107,12 +109,25 @@ impl Family {
 
     /// The trailer: where index and manifest stand.
     pub fn trailer(&mut self, data_key: Option<&DataKey>) -> Result<Trailer> {
+        self.trailer_and_entry(data_key).map(|(trailer, _)| trailer)
+    }
+
+    /// The same, with what the family digest says of it.
+    pub(super) fn trailer_and_entry(&mut self, data_key: Option<&DataKey>) -> Result<(Trailer, IndexEntry)> {
         let Some((footer, _)) = &self.footer else {
             return Err(Error::refused(self.device(), "a pipe cannot be read in places", "copy it to a file first"));
         };
         let reference = BlockReference { offset: footer.trailer_offset, length: footer.trailer_length };
-        let trailer = self.block(reference, BlockKind::Trailer, data_key)?;
-        Trailer::decode(&trailer.payload).map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))
+        let block = self.block(reference, BlockKind::Trailer, data_key)?;
+        let trailer = Trailer::decode(&block.payload);
+        trailer
+            .map(|trailer| (trailer, block.entry))
+            .map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))
+    }
+
+    /// The payload of an INDEX block, and what the family digest says of it.
+    pub(super) fn index(&mut self, at: BlockReference, data_key: Option<&DataKey>) -> Result<(Vec<u8>, IndexEntry)> {
+        self.block(at, BlockKind::Index, data_key).map(|block| (block.payload, block.entry))
     }
 
     /// The manifest.
@@ -166,7 +181,10 @@ impl Family {
         let mut opener = BlockOpener::new(data_key)?;
         let (runs, payload) =
             open_alone(&mut opener, &header, &bytes).map_err(|flaw| damage(&device, at.offset, flaw))?;
-        Ok(OpenedBlock { header, runs, payload })
+        let mut head = [0; BLOCK_HEADER];
+        head.copy_from_slice(&bytes[..BLOCK_HEADER]);
+        let entry = IndexEntry::of(&header, &head, at.offset, (0, 0));
+        Ok(OpenedBlock { header, runs, payload, entry })
     }
 }
 

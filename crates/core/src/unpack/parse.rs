@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::balance::{Balance, Weights};
 use super::block::{BlockOpener, open_alone};
 use super::family::{Family, authenticate_footer, check_footer, check_place, damage};
+use super::pieces::Pieces;
 use crate::checksum;
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
@@ -48,14 +49,11 @@ pub(super) struct Parsed {
 
 /// A family being read in order.
 pub(super) struct Parser<'a> {
-    supply: &'a mut dyn Supply,
     header: &'a FamilyHeader,
     data_key: Option<&'a DataKey>,
     opener: BlockOpener,
     weights: Weights,
-    pool: &'a Arc<Pool>,
-    pieces: VecDeque<Piece>,
-    position: u64,
+    pieces: Pieces<'a>,
     digest: FamilyDigest,
     pending: Vec<IndexEntry>,
     index: Vec<BlockReference>,
@@ -112,14 +110,11 @@ impl<'a> Parser<'a> {
         let header_bytes = family.header_bytes().to_vec();
         let (supply, header) = family.split();
         let mut parser = Self {
-            supply,
             header,
             data_key,
             opener: BlockOpener::new(data_key)?,
             weights,
-            pool,
-            pieces: ahead,
-            position: 0,
+            pieces: Pieces::new(supply, pool, ahead, 0),
             digest: FamilyDigest::new(&header_bytes),
             pending: Vec::new(),
             index: Vec::new(),
@@ -135,8 +130,8 @@ impl<'a> Parser<'a> {
             spans: Balance::default(),
         };
         for part in header_bytes.chunks(pool.size()) {
-            if *parser.take(part.len())? != *part {
-                return Err(Error::damaged(parser.supply.device(), 0, "the header changed while the family was read"));
+            if *parser.pieces.take(part.len())? != *part {
+                return Err(Error::damaged(parser.pieces.device(), 0, "the header changed while the family was read"));
             }
         }
         Ok(parser)
@@ -146,9 +141,9 @@ impl<'a> Parser<'a> {
     /// other kinds are checked on the way.
     pub fn next(&mut self) -> Result<Option<RawBlock>> {
         loop {
-            let offset = self.position;
+            let offset = self.pieces.position;
             let header = self.peek_header()?;
-            let bytes = self.take(header.block_length())?;
+            let bytes = self.pieces.take(header.block_length())?;
             let entry = self.entry(&header, &bytes, offset)?;
             self.digest.add(&entry);
             self.block_count += 1;
@@ -177,20 +172,20 @@ impl<'a> Parser<'a> {
 
     /// Checks padding and footer, and that nothing follows.
     pub fn finish(mut self) -> Result<Parsed> {
-        let length = family_length(self.position, self.header.set.block_size);
+        let length = family_length(self.pieces.position, self.header.set.block_size);
         let footer_at = length - FOOTER as u64;
-        let trailer = (self.trailer_at, self.position - self.trailer_at);
-        while self.position < footer_at {
-            let part = (footer_at - self.position).min(self.pool.size() as u64) as usize;
-            let at = self.position;
-            if !checksum::is_zero(&self.take(part)?) {
+        let trailer = (self.trailer_at, self.pieces.position - self.trailer_at);
+        while self.pieces.position < footer_at {
+            let part = (footer_at - self.pieces.position).min(self.pieces.transfer() as u64) as usize;
+            let at = self.pieces.position;
+            if !checksum::is_zero(&self.pieces.take(part)?) {
                 return Err(self.damaged(at, "padding is not zero"));
             }
         }
-        let bytes = self.take(FOOTER)?.to_vec();
-        let footer = Footer::decode(&bytes).map_err(|flaw| damage(self.supply.device(), footer_at, flaw))?;
-        check_footer(self.supply.device(), footer_at, self.header, &footer)?;
-        authenticate_footer(self.supply.device(), &footer, &bytes, self.data_key)?;
+        let bytes = self.pieces.take(FOOTER)?.to_vec();
+        let footer = Footer::decode(&bytes).map_err(|flaw| damage(self.pieces.device(), footer_at, flaw))?;
+        check_footer(self.pieces.device(), footer_at, self.header, &footer)?;
+        authenticate_footer(self.pieces.device(), &footer, &bytes, self.data_key)?;
         let same = footer.family_length == length
             && footer.block_count == self.block_count
             && footer.family_digest == self.digest.value()
@@ -199,7 +194,7 @@ impl<'a> Parser<'a> {
             return Err(self
                 .damaged(footer_at, "the footer does not describe this family (digest, length or number of blocks)"));
         }
-        while let Some(piece) = self.next_piece()? {
+        while let Some(piece) = self.pieces.next()? {
             if !piece.is_empty() {
                 return Err(self.damaged(length, "bytes after the footer"));
             }
@@ -215,11 +210,11 @@ impl<'a> Parser<'a> {
     }
 
     fn damaged(&self, offset: u64, what: &str) -> Error {
-        Error::damaged(self.supply.device(), offset, what)
+        Error::damaged(self.pieces.device(), offset, what)
     }
 
     fn flawed(&self, offset: u64, flaw: Flaw) -> Error {
-        damage(self.supply.device(), offset, flaw)
+        damage(self.pieces.device(), offset, flaw)
     }
 
     /// An INDEX block must stand wherever a full one is due.
@@ -230,64 +225,10 @@ impl<'a> Parser<'a> {
 
     fn peek_header(&mut self) -> Result<BlockHeader> {
         let mut bytes = [0; BLOCK_HEADER];
-        let mut filled = 0;
-        let mut at = 0;
-        while filled < BLOCK_HEADER {
-            while at >= self.pieces.len() {
-                let Some(piece) = self.supply.next()? else {
-                    return Err(self.damaged(self.position + filled as u64, "the family ends inside a block"));
-                };
-                self.pieces.push_back(piece);
-            }
-            let piece = &self.pieces[at];
-            let count = piece.len().min(BLOCK_HEADER - filled);
-            bytes[filled..filled + count].copy_from_slice(&piece[..count]);
-            filled += count;
-            at += 1;
-        }
+        self.pieces.peek(&mut bytes)?;
         let header = BlockHeader::decode(&bytes, self.header.set.transfer_size);
         let header = header.and_then(|header| check_place(&header, self.header).map(|()| header));
-        header.map_err(|flaw| self.flawed(self.position, flaw))
-    }
-
-    fn next_piece(&mut self) -> Result<Option<Piece>> {
-        match self.pieces.pop_front() {
-            Some(piece) => Ok(Some(piece)),
-            None => self.supply.next(),
-        }
-    }
-
-    /// The next `length` bytes in one piece: without a copy when they lie in one transfer.
-    fn take(&mut self, length: usize) -> Result<Piece> {
-        let Some(first) = self.next_piece()? else { return Err(self.damaged(self.position, "the family ends here")) };
-        if first.len() >= length {
-            let taken = first.slice(0..length);
-            if first.len() > length {
-                self.pieces.push_front(first.slice(length..first.len()));
-            }
-            self.position += length as u64;
-            return Ok(taken);
-        }
-        let mut buffer = self.pool.take()?;
-        let mut filled = 0;
-        let mut piece = Some(first);
-        while filled < length {
-            let Some(source) = piece.take() else {
-                return Err(self.damaged(self.position + filled as u64, "the family ends inside a block"));
-            };
-            let count = source.len().min(length - filled);
-            buffer[filled..filled + count].copy_from_slice(&source[..count]);
-            filled += count;
-            if count < source.len() {
-                self.pieces.push_front(source.slice(count..source.len()));
-            }
-            drop(source);
-            if filled < length {
-                piece = self.next_piece()?;
-            }
-        }
-        self.position += length as u64;
-        Ok(Piece::new(buffer, 0..length))
+        header.map_err(|flaw| self.flawed(self.pieces.position, flaw))
     }
 
     /// The index entry that this block should have.

@@ -64,7 +64,7 @@ pub struct UnpackOutcome {
 }
 
 /// A block for the workers.
-struct Work {
+pub(super) struct Work {
     device: String,
     block: RawBlock,
     admitted: Option<Arc<Admitted>>,
@@ -80,12 +80,19 @@ struct Write {
 }
 
 /// What the threads share.
-struct Shared<'a> {
-    data_key: Option<&'a DataKey>,
-    accounts: Mutex<[Account; 3]>,
-    tally: Tally<'a>,
+pub(super) struct Shared<'a> {
+    pub data_key: Option<&'a DataKey>,
+    pub accounts: Mutex<[Account; 3]>,
+    pub tally: Tally<'a>,
     /// Of an open set: others have none.
-    layers: Option<Arc<Layers>>,
+    pub layers: Option<Arc<Layers>>,
+}
+
+impl Shared<'_> {
+    /// Books what a family's thread did.
+    pub fn book_media(&self, account: Account) {
+        lock(&self.accounts)[MEDIA].add(account);
+    }
 }
 
 const MEDIA: usize = 0;
@@ -95,45 +102,60 @@ const TARGET: usize = 2;
 impl Unpack<'_> {
     /// Reads all of `set` and checks every byte of it. On an error the target holds something that must not be used.
     pub fn run(&self, set: &mut MediaSet) -> Result<UnpackOutcome> {
-        let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
-        for pool in [self.input, &output] {
-            let pool = Arc::clone(pool);
-            self.halt.on_stop(move || pool.close());
-        }
         let header = set.header().clone();
         let data_key = set.data_key().cloned();
         let map = set.manifest().and_then(|manifest| manifest.map.as_ref());
         let seed = map.map(ManifestMap::seed).transpose().map_err(|flaw| damage("manifest", 0, flaw))?;
-        let (layers, mut members) = Layers::new(set.families().len());
+        let (layers, members) = Layers::new(set.families().len());
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Mutex::new([Account::default(); 3]),
             tally: Tally::new(&header, streams_of(set)?, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
+        // Of a pipe, which is one family.
         let mut ahead = set.take_ahead();
-        let parsed = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            let (job, end_of_job) = bounded::<()>(0);
-            if self.halt.watch(threads::start_in(scope, "monitor", move || self.monitor(&end_of_job))).is_none() {
-                return;
-            }
+        let starts = members.into_iter().map(|member| (member, std::mem::take(&mut ahead))).collect();
+        let parse = |family: &mut Family, (member, ahead): (Member, _), to_workers: &Sender<Work>| {
+            let parsed = self.parse(family, ahead, &shared, to_workers);
+            drop(member);
+            parsed
+        };
+        let parsed = self.each_family(set, &shared, starts, parse)?;
+        let manifest = check_whole(set, &parsed, &shared)?;
+        Ok(outcome(set, manifest, parsed, &shared))
+    }
+
+    /// Reads each family by `read` in a thread of its own, which is given what it starts with, and unpacks what that sends. Gives what
+    /// came of the families, in their order.
+    pub(super) fn each_family<S: Send, T: Send>(
+        &self,
+        set: &mut MediaSet,
+        shared: &Shared<'_>,
+        starts: Vec<S>,
+        read: impl Fn(&mut Family, S, &Sender<Work>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
+        for pool in [self.input, &output] {
+            let pool = Arc::clone(pool);
+            self.halt.on_stop(move || pool.close());
+        }
+        let done = Mutex::new(Vec::new());
+        self.watched(|| {
             thread::scope(|scope| {
                 // With room for a single block each, every hand-over would wait for a thread to wake.
                 let (to_workers, blocks) = bounded::<Work>(self.plan.workers * 4);
                 let (to_writers, writes) = unbounded::<Write>();
-                let (shared, parsed, output, families) = (&shared, &parsed, &output, set.families_mut());
+                let (done, output, families, read) = (&done, &output, set.families_mut(), &read);
                 let start = move || {
-                    for family in families {
-                        let (to_workers, ahead) = (to_workers.clone(), std::mem::take(&mut ahead));
-                        let (member, number) = (members.pop(), family.header().family);
-                        let parse = move || {
-                            let result = self.parse(family, ahead, shared, member, &to_workers);
-                            if let Some(done) = self.halt.watch(result) {
-                                lock(parsed).push((number, done));
+                    for (family, start) in families.iter_mut().zip(starts) {
+                        let (to_workers, number) = (to_workers.clone(), family.header().family);
+                        let read = move || {
+                            if let Some(result) = self.halt.watch(read(family, start, &to_workers)) {
+                                lock(done).push((number, result));
                             }
                         };
-                        threads::start_in(scope, &format!("family {number}"), parse)?;
+                        threads::start_in(scope, &format!("family {number}"), read)?;
                     }
                     for number in 1..=self.plan.workers {
                         let (blocks, to_writers) = (blocks.clone(), to_writers.clone());
@@ -150,14 +172,22 @@ impl Unpack<'_> {
                 // Its ends of the channels are gone then, so that those which were started see the other side end.
                 self.halt.watch(start());
             });
-            drop(job);
         });
         self.halt.finish()?;
-        let mut parsed = std::mem::take(&mut *lock(&parsed));
-        parsed.sort_by_key(|(family, _)| *family);
-        let parsed: Vec<Parsed> = parsed.into_iter().map(|(_, parsed)| parsed).collect();
-        let manifest = check_whole(set, &parsed, &shared)?;
-        Ok(outcome(set, manifest, parsed, &shared))
+        let mut done = std::mem::take(&mut *lock(&done));
+        done.sort_by_key(|(family, _)| *family);
+        Ok(done.into_iter().map(|(_, result)| result).collect())
+    }
+
+    /// Does `work`, while the job's tick is called.
+    pub(super) fn watched(&self, work: impl FnOnce()) {
+        thread::scope(|scope| {
+            let (job, end_of_job) = bounded::<()>(0);
+            if self.halt.watch(threads::start_in(scope, "monitor", move || self.monitor(&end_of_job))).is_some() {
+                work();
+            }
+            drop(job);
+        });
     }
 
     fn monitor(&self, end_of_job: &Receiver<()>) {
@@ -171,7 +201,6 @@ impl Unpack<'_> {
         family: &mut Family,
         ahead: VecDeque<Piece>,
         shared: &Shared<'_>,
-        _member: Option<Member>,
         to_workers: &Sender<Work>,
     ) -> Result<Parsed> {
         let mut clock = Clock::new();
@@ -186,21 +215,32 @@ impl Unpack<'_> {
             clock.pass(end - position);
             self.progress.stored.fetch_add(end - position, std::sync::atomic::Ordering::Relaxed);
             position = end;
-            let admitted = match &shared.layers {
-                Some(layers) if block.header.kind == BlockKind::Data => {
-                    let admitted = layers.admit(block.header.layer, self.halt)?;
-                    Some(Arc::new(admitted.map_err(|flaw| damage(&device, block.offset, flaw))?))
-                }
-                _ => None,
-            };
-            to_workers.send(Work { device: device.clone(), block, admitted }).map_err(|_| Error::Halted)?;
+            self.admit(&device, block, shared, to_workers)?;
             clock.lap(Spent::Blocked);
         }
         let parsed = parser.finish()?;
         clock.pass(parsed.footer.family_length - position);
         clock.lap(Spent::Busy);
-        lock(&shared.accounts)[MEDIA].add(clock.account());
+        shared.book_media(clock.account());
         Ok(parsed)
+    }
+
+    /// Hands a block to the workers, as soon as its layer is under way.
+    pub(super) fn admit(
+        &self,
+        device: &str,
+        block: RawBlock,
+        shared: &Shared<'_>,
+        to_workers: &Sender<Work>,
+    ) -> Result<()> {
+        let admitted = match &shared.layers {
+            Some(layers) if block.header.kind == BlockKind::Data => {
+                let admitted = layers.admit(block.header.layer, self.halt)?;
+                Some(Arc::new(admitted.map_err(|flaw| damage(device, block.offset, flaw))?))
+            }
+            _ => None,
+        };
+        to_workers.send(Work { device: device.to_owned(), block, admitted }).map_err(|_| Error::Halted)
     }
 
     fn work(
@@ -302,7 +342,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// What the set restores to: its header says so, or the manifest of an open one.
-fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
+pub(super) fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
     let header = set.header();
     match set.manifest() {
         _ if !header.open => Ok(header.streams.clone()),
@@ -348,18 +388,20 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     Ok(manifest)
 }
 
-fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Shared<'_>) -> UnpackOutcome {
+/// What the threads did with their time.
+pub(super) fn stages(shared: &Shared<'_>) -> Vec<Stage> {
     let accounts = *lock(&shared.accounts);
+    let named = ["media", "transform", "target"].into_iter().zip(accounts);
+    named.map(|(name, account)| Stage { name, account }).collect()
+}
+
+fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Shared<'_>) -> UnpackOutcome {
     let (data_bytes, zero_bytes) = shared.tally.bytes();
     UnpackOutcome {
         manifest,
         stored_bytes: parsed.iter().map(|family| family.footer.family_length).sum(),
         footers: parsed.into_iter().map(|family| family.footer).collect(),
-        stages: ["media", "transform", "target"]
-            .into_iter()
-            .zip(accounts)
-            .map(|(name, account)| Stage { name, account })
-            .collect(),
+        stages: stages(shared),
         devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
         data_bytes,
         zero_bytes,

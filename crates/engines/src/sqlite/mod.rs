@@ -22,6 +22,7 @@ mod connection;
 mod database_file;
 mod geometry;
 mod image;
+mod leftover;
 mod open_files;
 mod overlay;
 mod probe;

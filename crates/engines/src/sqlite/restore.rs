@@ -9,7 +9,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::{Error, Result};
@@ -19,6 +18,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::connection::{explain, not_a_database};
 use super::header::{HEADER_SIZE, MAGIC};
+use super::leftover;
 use super::open_files::{Claim, RawFile, beside, io_error};
 
 /// The side files whose presence beside a database means that it is in use, or was when something crashed.
@@ -79,7 +79,7 @@ pub fn prepare(target: &Path, replace: bool) -> Result<Restore> {
     } else {
         must_be_new(&target)?;
     }
-    let leftovers = leftovers_of(&target)?;
+    let leftovers = leftover::of(&target)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
     Ok(Restore { target, temporary, replace, leftovers })
@@ -99,6 +99,19 @@ impl Restore {
     /// Temporary files that earlier restores to this target left behind when they were killed; they may be deleted.
     pub fn leftovers(&self) -> &[PathBuf] {
         &self.leftovers
+    }
+
+    /// Takes over what an interrupted restore to this target has left, the one that holds most: it becomes the temporary file, and is
+    /// locked as long as what is returned lives. `None` where there is nothing.
+    ///
+    /// # Errors
+    /// A running restore writes one of them, or it cannot be opened.
+    pub fn take_over(&mut self) -> Result<Option<File>> {
+        let Some((path, file)) = leftover::take_over(&self.target)? else { return Ok(None) };
+        let belongs = |other: &PathBuf| other.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes());
+        self.leftovers.retain(|other| !belongs(other));
+        self.temporary = path;
+        Ok(Some(file))
     }
 
     /// Gives the restored file the target's name, durably. Gives warnings. After an error the caller abandons.
@@ -315,32 +328,6 @@ fn must_be_a_database(claim: &Claim) -> Result<()> {
     let got = raw.read_at(0, &mut start).map_err(|error| raw.read_error(0, start.len(), error))?;
     // An empty file is an SQLite database without tables.
     if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
-}
-
-/// A running restore holds a lock on its temporary file; one that has just begun takes it within an instant.
-fn is_being_written(path: &Path) -> bool {
-    let is_locked =
-        || File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
-    let is_new = || fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
-    is_locked()
-        || is_new() && {
-            thread::sleep(Duration::from_millis(50));
-            is_locked() || !path.exists()
-        }
-}
-
-fn leftovers_of(target: &Path) -> Result<Vec<PathBuf>> {
-    let folder = target.parent().unwrap_or(Path::new("/"));
-    let start = beside(Path::new(target.file_name().unwrap_or_default()), ".restoring-");
-    let entries = fs::read_dir(folder).map_err(|e| io_error("list", folder, e))?;
-    let mut found: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| entry.file_name().as_bytes().starts_with(start.as_os_str().as_bytes()))
-        .map(|entry| entry.path())
-        .filter(|path| !is_being_written(path))
-        .collect();
-    found.sort();
-    Ok(found)
 }
 
 /// Renames without ever replacing; by a hard link where the file system cannot.

@@ -1,0 +1,280 @@
+//! Fetching parts of a set: of each family its index, and only those DATA blocks that touch what is wanted.
+//!
+//! The digest of a family is one of its header and of the index entries of all its blocks, so that the index alone proves itself
+//! against footer and commit record. Each block that is fetched is proven by its entry.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+
+use super::balance::{Balance, Weights};
+use super::family::{Family, check_place, damage};
+use super::layers::{Layers, Member};
+use super::marks::Marks;
+use super::parse::RawBlock;
+use super::pieces::Pieces;
+use super::restore::{Shared, Unpack, UnpackOutcome, Work, stages, streams_of};
+use super::set::MediaSet;
+use super::tally::Tally;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::media::{
+    BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest, Trailer,
+    broken, family_length, require,
+};
+use crate::meter::{Clock, Spent};
+use crate::pool;
+
+/// What a fetching did.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// As of a whole unpacking: of all bytes that the set stands for.
+    pub outcome: UnpackOutcome,
+    /// Blocks that were fetched.
+    pub blocks: u64,
+    /// Their bytes on the media.
+    pub bytes: u64,
+}
+
+/// A family whose index was read.
+struct Sifted {
+    footer: Footer,
+    trailer: Trailer,
+    sequences: Balance,
+    manifest: Manifest,
+}
+
+/// What is under way, counted.
+#[derive(Default)]
+struct Counts {
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A target of which only marked chunks are written: the rest is as it should be, and a block of a lower layer must not spoil it.
+struct Clipped<'a> {
+    target: &'a dyn Target,
+    wanted: &'a Marks,
+}
+
+impl Target for Clipped<'_> {
+    fn discards(&self) -> bool {
+        self.target.discards()
+    }
+
+    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+        let within = |part: &Range<u64>| (part.start - offset) as usize..(part.end - offset) as usize;
+        let mut parts = self.wanted.parts(stream, offset..offset + bytes.len() as u64);
+        parts.try_for_each(|part| self.target.write(stream, part.start, &bytes[within(&part)]))
+    }
+
+    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+        let mut parts = self.wanted.parts(stream, offset..offset + length);
+        parts.try_for_each(|part| self.target.zero(stream, part.start, part.end - part.start))
+    }
+}
+
+impl Unpack<'_> {
+    /// Fetches the blocks of `set` that touch `wanted`, and writes what is wanted of them. The caller proves the result by the page
+    /// map: that no block is missing, or is there twice, is not known here.
+    ///
+    /// # Errors
+    /// What is read is damaged, or is not what the commit record names. The target holds something then that must not be used.
+    pub fn fetch(&self, set: &mut MediaSet, wanted: &Marks) -> Result<Fetched> {
+        let (header, data_key) = (set.header().clone(), set.data_key().cloned());
+        let (layers, members) = Layers::new(set.families().len());
+        let shared = Shared {
+            data_key: data_key.as_ref(),
+            accounts: Default::default(),
+            tally: Tally::new(&header, streams_of(set)?, None, false)?,
+            layers: header.open.then_some(layers),
+        };
+        let target = Clipped { target: self.target, wanted };
+        let counts = Counts::default();
+        let clipped = Unpack { target: &target, ..*self };
+        let sift = |family: &mut Family, member: Member, to_workers: &Sender<Work>| {
+            let sifted = clipped.sift(family, wanted, &shared, &counts, to_workers);
+            drop(member);
+            sifted
+        };
+        let sifted = clipped.each_family(set, &shared, members, sift)?;
+        let name = format!("media set {}", header.media_set_id);
+        check_whole(&name, &sifted, shared.tally.weights())?;
+        let outcome = UnpackOutcome {
+            stored_bytes: sifted.iter().map(|family| family.footer.family_length).sum(),
+            data_bytes: sifted.iter().map(|family| family.trailer.data_bytes).sum(),
+            zero_bytes: sifted.iter().map(|family| family.trailer.zero_bytes).sum(),
+            footers: sifted.iter().map(|family| family.footer.clone()).collect(),
+            manifest: sifted.into_iter().next().map(|family| family.manifest).ok_or(Error::Halted)?,
+            stages: stages(&shared),
+            devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
+        };
+        Ok(Fetched { outcome, blocks: counts.blocks.into_inner(), bytes: counts.bytes.into_inner() })
+    }
+
+    /// Reads the index of a family from its start to its end, and on the way the blocks that are wanted.
+    fn sift(
+        &self,
+        family: &mut Family,
+        wanted: &Marks,
+        shared: &Shared<'_>,
+        counts: &Counts,
+        to_workers: &Sender<Work>,
+    ) -> Result<Sifted> {
+        let mut clock = Clock::new();
+        let (trailer, trailer_entry) = family.trailer_and_entry(shared.data_key)?;
+        let manifest = family.manifest(shared.data_key)?;
+        let mut walk = Walk::new(family, shared.tally.weights());
+        for reference in &trailer.index {
+            let (entries, own) = family.index(*reference, shared.data_key)?;
+            let entries = IndexEntry::decode_all(&entries)
+                .and_then(|entries| walk.pass(entries).and_then(|()| walk.pass(&[own])).map(|()| entries))
+                .map_err(|flaw| damage(family.device(), reference.offset, flaw))?;
+            let touches = |entry: &&IndexEntry| {
+                let first = entry.first.get();
+                let range = first..first.saturating_add(entry.span.get());
+                entry.kind == BlockKind::Data as u8 && wanted.touches(entry.stream.get(), range)
+            };
+            let chosen: Vec<IndexEntry> = entries.iter().filter(touches).copied().collect();
+            self.send(family, &chosen, shared, counts, to_workers, &mut clock)?;
+        }
+        let footer = family.footer().cloned().ok_or(Error::Halted)?;
+        let walked = walk.pass(&[trailer_entry]).and_then(|()| walk.finish(&footer, &trailer));
+        let sequences = walked.map_err(|flaw| damage(family.device(), footer.trailer_offset, flaw))?;
+        clock.lap(Spent::Busy);
+        shared.book_media(clock.account());
+        Ok(Sifted { footer, trailer, sequences, manifest })
+    }
+
+    /// Reads these blocks, neighbours in one go, and hands them to the workers.
+    fn send(
+        &self,
+        family: &mut Family,
+        chosen: &[IndexEntry],
+        shared: &Shared<'_>,
+        counts: &Counts,
+        to_workers: &Sender<Work>,
+        clock: &mut Clock,
+    ) -> Result<()> {
+        let (supply, header) = family.split();
+        let device = supply.device().to_owned();
+        supply.aim(neighbours(chosen))?;
+        let mut pieces = Pieces::new(supply, self.input, VecDeque::new(), 0);
+        for entry in chosen {
+            pieces.position = entry.offset.get();
+            let bytes = pieces.take(entry.length.get() as usize)?;
+            let checked = BlockHeader::decode(&bytes, header.set.transfer_size).and_then(|block| {
+                check_place(&block, header)?;
+                require(entry_of(&block, &bytes, entry.offset.get()) == entry.without_span(), NOT_THE_ONE)?;
+                Ok(block)
+            });
+            let block = checked.map_err(|flaw| damage(&device, entry.offset.get(), flaw))?;
+            let raw = RawBlock { offset: entry.offset.get(), header: block, bytes };
+            clock.lap_busy_but(pool::waited());
+            clock.pass(raw.bytes.len() as u64);
+            self.halt.check()?;
+            self.progress.stored.fetch_add(raw.bytes.len() as u64, Ordering::Relaxed);
+            counts.blocks.fetch_add(1, Ordering::Relaxed);
+            counts.bytes.fetch_add(raw.bytes.len() as u64, Ordering::Relaxed);
+            self.admit(&device, raw, shared, to_workers)?;
+            clock.lap(Spent::Blocked);
+        }
+        Ok(())
+    }
+}
+
+const NOT_THE_ONE: &str = "the block is not the one that the index names";
+
+/// The entry that a block should have, without its span.
+fn entry_of(block: &BlockHeader, bytes: &[u8], offset: u64) -> IndexEntry {
+    let mut head = [0; BLOCK_HEADER];
+    head.copy_from_slice(&bytes[..BLOCK_HEADER]);
+    IndexEntry::of(block, &head, offset, (0, 0))
+}
+
+/// The ranges that these blocks take in their family; those that stand side by side are one.
+fn neighbours(entries: &[IndexEntry]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for entry in entries {
+        let range = entry.offset.get()..entry.offset.get() + u64::from(entry.length.get());
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+/// The way through the entries of a family, in the order of its blocks.
+struct Walk {
+    position: u64,
+    transfer_size: u32,
+    block_size: u32,
+    digest: FamilyDigest,
+    blocks: u64,
+    manifest: Vec<BlockReference>,
+    weights: Weights,
+    sequences: Balance,
+}
+
+impl Walk {
+    fn new(family: &Family, weights: Weights) -> Self {
+        let header = family.header_bytes();
+        Self {
+            position: header.len() as u64,
+            transfer_size: family.header().set.transfer_size,
+            block_size: family.header().set.block_size,
+            digest: FamilyDigest::new(header),
+            blocks: 0,
+            manifest: Vec::new(),
+            weights,
+            sequences: Balance::default(),
+        }
+    }
+
+    /// Past blocks with these entries: they stand one behind the other, without gaps.
+    fn pass(&mut self, entries: &[IndexEntry]) -> Result<(), Flaw> {
+        for entry in entries {
+            let (offset, length) = (entry.offset.get(), entry.length.get());
+            require(offset == self.position, "the index has a gap")?;
+            let bounds = BLOCK_HEADER as u32..=self.transfer_size;
+            require(bounds.contains(&length), "the index names a block of a length that none has")?;
+            self.position = offset.checked_add(length.into()).ok_or_else(|| broken("the index names no place"))?;
+            self.digest.add(entry);
+            self.blocks += 1;
+            self.sequences.add(self.weights, [entry.sequence.get(), 0, 0]);
+            if entry.kind == BlockKind::Manifest as u8 {
+                self.manifest.push(BlockReference { offset, length });
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end of the trailer: all of it is what footer and trailer say.
+    fn finish(self, footer: &Footer, trailer: &Trailer) -> Result<Balance, Flaw> {
+        let same = footer.family_length == family_length(self.position, self.block_size)
+            && (footer.block_count, trailer.block_count) == (self.blocks, self.blocks)
+            && trailer.manifest == self.manifest
+            && footer.family_digest == self.digest.value();
+        require(same, "index and trailer do not describe this family (digest, length or number of blocks)")?;
+        Ok(self.sequences)
+    }
+}
+
+/// The families together are those of the commit record, which was compared with their footers before.
+fn check_whole(name: &str, sifted: &[Sifted], weights: Weights) -> Result<()> {
+    let incomplete = |why: &str| Err(Error::incomplete(name, why, "use another backup set"));
+    let mut sequences = Balance::default();
+    sifted.iter().for_each(|family| sequences.join(family.sequences));
+    let blocks: u64 = sifted.iter().map(|family| family.footer.block_count).sum();
+    (0..blocks).for_each(|number| sequences.take(weights, [number, 0, 0]));
+    if !sequences.is_even() {
+        return incomplete("its blocks are not numbered from 0 on, each number once");
+    }
+    if sifted.iter().any(|family| family.manifest != sifted[0].manifest) {
+        return incomplete("its families have different manifests");
+    }
+    Ok(())
+}
