@@ -294,6 +294,7 @@ impl Report {
 
     /// Books one device.
     pub fn add_device(&mut self, device: &str, account: &DeviceAccount) {
+        self.warnings.extend(account.warnings.iter().cloned());
         let per_operation =
             |sum: u64| if account.operations == 0 { 0.0 } else { sum as f64 / account.operations as f64 };
         self.io.push(DeviceReport {

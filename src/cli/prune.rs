@@ -88,9 +88,10 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
 
 /// Runs `catalog`; gives the exit code.
 pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
-    let CatalogAction::Rebuild { repo } = &args.action;
+    let CatalogAction::Rebuild { repo, key } = &args.action;
     let conduct = super::heeding(config)?;
-    let rebuilt = catalog::rebuild(Setting { name: repo, config }, &conduct)?;
+    let key = key.clone().or_else(|| config.of_repository(repo).key);
+    let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
     show::line(&format!(
         "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
         rebuilt.sets, rebuilt.by_media, rebuilt.records

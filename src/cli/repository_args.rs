@@ -162,5 +162,8 @@ pub enum CatalogAction {
         /// A repository of the configuration, or a directory or prefix that ends in /.
         #[arg(long, value_name = "REPOSITORY")]
         repo: String,
+        /// The key that opens encrypted sets: without their records it alone tells of which database they are.
+        #[arg(long, value_name = "KEYFILE")]
+        key: Option<PathBuf>,
     },
 }

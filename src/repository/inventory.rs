@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, Place};
 use fullbore_core::media::Position;
 use fullbore_core::pool::Pool;
@@ -150,7 +151,19 @@ impl Inventory {
     ///
     /// # Errors
     /// A place or the records cannot be listed, or were written by a newer fullbore.
-    pub fn take(repository: &Repository, mut known: HashMap<Uuid, SetRecord>) -> Result<Self> {
+    pub fn take(repository: &Repository, known: HashMap<Uuid, SetRecord>) -> Result<Self> {
+        Self::take_with(repository, known, None)
+    }
+
+    /// The same with a key, which tells of encrypted sets without a record what their media do not show.
+    ///
+    /// # Errors
+    /// Those of [`take`](Self::take).
+    pub fn take_with(
+        repository: &Repository,
+        mut known: HashMap<Uuid, SetRecord>,
+        key: Option<&SecretKey>,
+    ) -> Result<Self> {
         let mut inventory = Self { tombstones: ids_of(repository, "tombstones/")?, ..Self::default() };
         for task in read_tasks(repository)? {
             match task {
@@ -172,7 +185,7 @@ impl Inventory {
         let mut records: Vec<SetRecord> = known.into_values().collect();
         let recorded = records.len();
         let others = others(&records, &inventory.tasks, &places);
-        records.extend(inventory.found_by_media(repository, others)?);
+        records.extend(inventory.found_by_media(repository, others, key)?);
         let tombstones: HashSet<Uuid> = inventory.tombstones.iter().copied().collect();
         for (at, record) in records.into_iter().enumerate() {
             let id = record.backup_set_id;
@@ -244,7 +257,12 @@ impl Inventory {
     }
 
     /// Sets without a record: their host died after the commit, or the records were lost.
-    fn found_by_media(&mut self, repository: &Repository, others: Vec<(usize, String)>) -> Result<Vec<SetRecord>> {
+    fn found_by_media(
+        &mut self,
+        repository: &Repository,
+        others: Vec<(usize, String)>,
+        key: Option<&SecretKey>,
+    ) -> Result<Vec<SetRecord>> {
         let devices: Vec<Device> =
             others.iter().filter_map(|(place, name)| repository.places[*place].join(name)).collect();
         if devices.is_empty() {
@@ -256,7 +274,16 @@ impl Inventory {
         self.warnings.extend(bad.map(|bad| format!("`{}`: {}", bad.device, media::one_line(&bad.error))));
         let mut records = Vec::new();
         for found in heap.sets.iter().filter(|found| !found.set.is_unfinished()) {
-            match describe(found, repository) {
+            let key = key.filter(|_| !found.header.keys.is_empty());
+            let described = describe(found, repository, key).or_else(|error| match key {
+                // It may be another's set.
+                Some(_) => {
+                    self.warnings.push(media::one_line(&error));
+                    describe(found, repository, None)
+                }
+                None => Err(error),
+            });
+            match described {
                 Ok(record) => records.push(record),
                 Err(error @ (Error::Refused { .. } | Error::Cancelled { .. } | Error::Halted)) => return Err(error),
                 // Damaged, or gone since it was listed.
@@ -267,11 +294,11 @@ impl Inventory {
     }
 }
 
-/// The record of a set as its media tell it; of encrypted media, what stands in the header.
+/// The record of a set as its media tell it; of encrypted media without a key, what stands in the header.
 ///
 /// # Errors
-/// Its manifest is damaged.
-pub fn describe(found: &Found, repository: &Repository) -> Result<SetRecord> {
+/// Its manifest is damaged, or the key does not open it.
+pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>) -> Result<SetRecord> {
     let header = &found.header;
     let label = header.label.clone().unwrap_or_default();
     let mut record = SetRecord {
@@ -304,9 +331,11 @@ pub fn describe(found: &Found, repository: &Repository) -> Result<SetRecord> {
             bytes: 0,
         });
     }
-    if found.set.incomplete.is_none() && !record.encrypted {
-        let set = media::open_set(found, &Pool::new(0, 4096)?, 1, None)?;
+    if found.set.incomplete.is_none() && (!record.encrypted || key.is_some()) {
+        let set = media::open_set(found, &Pool::new(0, 4096)?, 1, key)?;
         if let Some(manifest) = set.manifest() {
+            record.database.clone_from(&manifest.database);
+            record.name.clone_from(&manifest.name);
             record.copy_only = manifest.copy_only;
             record.host = manifest.host.clone();
             record.codec = manifest.codec.clone();

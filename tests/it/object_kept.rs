@@ -58,6 +58,26 @@ mod object_store {
     }
 
     #[test]
+    fn a_class_that_the_store_does_not_have_is_a_warning_and_tags_that_it_loses_too() {
+        let (world, store) = (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new()));
+        store.make_bucket("media");
+        // Whatever it is asked for, versitygw keeps everything as STANDARD.
+        let line = "backup sqlite:app.db --to s3://media/a.bore --storage-class STANDARD_IA --tag team=pay";
+        let ended = run(&world, &store, line).with_code(4).says(&["warning: ", "s3://media/a.bore", "STANDARD_IA"]);
+        assert!(!ended.err.contains("the tag"), "{ended}");
+        let client = store.client();
+        let proxy = FaultProxy::start(store.endpoint(), move |request| {
+            if request.method == "GET" && request.parameter("tagging").is_some() {
+                client.demand(&Call::new("DELETE", &request.path).query("tagging", ""));
+            }
+            Fault::Pass
+        });
+        let line = "backup sqlite:app.db --to s3://media/b.bore --tag team=pay";
+        run_at(&world, &store, proxy.endpoint(), line).with_code(4).says(&["s3://media/b.bore", "the tag `team`"]);
+        run(&world, &store, "verify --from s3://media/").done();
+    }
+
+    #[test]
     fn every_family_is_locked_and_its_claim_is_not() {
         for kind in [StoreKind::Versitygw, StoreKind::Minio] {
             let (world, store) = (World::with_database(), lockable(kind));

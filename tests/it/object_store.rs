@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fullbore_core::media::{FOOTER, Footer};
-use fullbore_test_servers::{At, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
+use fullbore_test_servers::{At, Call, Fault, FaultProxy, ObjectStore, Plan, StoreKind, StoreOptions, wait_until};
 
 use crate::database::{self, Shape};
 use crate::program::{self, Ended, Running};
@@ -526,6 +526,51 @@ fn a_locked_set_is_not_pruned_before_its_time_and_stays_usable() {
     assert!(listed.as_array().unwrap().iter().all(|set| set["tombstone"] == false), "{listed}");
     let oldest = listed[0]["backup_set_id"].as_str().unwrap();
     run(&world, &store, &format!("restore --repo vault --set {oldest} --into sqlite:copy.db")).done();
+}
+
+#[test]
+fn what_a_new_set_stands_on_is_locked_for_as_long_as_the_new_set() {
+    for kind in [StoreKind::Versitygw, StoreKind::Minio] {
+        locks_of_a_chain(kind);
+    }
+}
+
+fn locks_of_a_chain(kind: StoreKind) {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    let app = crate::log::kept_open(&world);
+    let store = ObjectStore::start(kind, &StoreOptions::new().versioning());
+    store.make_bucket_with_object_lock("vault");
+    let back_up = |kind: &str, lock: &str| {
+        let text = format!("[repository.vault]\nto = [\"s3://vault/\"]\nstripes = 2\n{lock}\n");
+        world.write("fullbore.toml", text.as_bytes());
+        app.execute_batch(&format!("CREATE TABLE of_{} AS SELECT 1 AS n", fastrand::u64(..))).unwrap();
+        run(&world, &store, &format!("backup sqlite:app.db --repo vault --kind {kind}")).done()
+    };
+    // Of each family: its key, and until when it is locked.
+    let locks = || -> Vec<(String, Option<String>)> {
+        let keys = store.objects("vault").into_iter().map(|object| object.key).filter(|key| key.ends_with(".bore"));
+        let lock = |key: String| {
+            let answer = store.client().send(&Call::new("GET", &format!("/vault/{key}")).query("retention", ""));
+            (key, answer.unwrap().element("RetainUntilDate"))
+        };
+        keys.map(lock).collect()
+    };
+    let of = |kind: &str| -> Vec<String> {
+        let of_kind = locks().into_iter().filter(|(key, _)| key.contains(&format!("-{kind}-")));
+        of_kind.map(|(_, until)| until.unwrap()).collect()
+    };
+    back_up("full", "");
+    assert!(locks().iter().all(|(_, until)| until.is_none()));
+    back_up("differential", "lock-until = \"2099-01-01T00:00:00Z\"").says(&["is locked until 2099-01-01T00:00:00Z as well: 1 sets"]);
+    assert_eq!((of("full").len(), of("differential").len()), (2, 2));
+    back_up("log", "lock-until = \"2099-02-01T00:00:00Z\"");
+    back_up("log", "lock-until = \"2099-03-01T00:00:00Z\"").says(&["3 sets"]);
+    assert!(locks().iter().all(|(_, until)| until.as_ref().unwrap().starts_with("2099-03-01")), "{:?}", locks());
+    // What is locked for longer stays so.
+    let ended = back_up("log", "lock-until = \"2099-01-15T00:00:00Z\"");
+    assert!(!ended.err.contains("as well"), "{ended}");
+    assert_eq!(locks().iter().filter(|(_, until)| until.as_ref().unwrap().starts_with("2099-03-01")).count(), 8);
+    run(&world, &store, "verify --repo vault").done();
 }
 
 /// Whether a dead run has committed is asked of the store; where that does not answer, nothing goes.

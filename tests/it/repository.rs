@@ -233,6 +233,77 @@ fn log_sets_continue_the_newest_set_of_the_repository_and_a_restore_stops_where_
     assert!(gap.code != 0 && gap.err.contains(&middle), "{gap}");
 }
 
+#[test]
+fn a_time_before_the_first_position_and_one_behind_the_last_are_refused_with_the_range() {
+    let world = world();
+    database::sql(&world.at("app.db"), "PRAGMA journal_mode = wal; CREATE TABLE ledger (n INTEGER)");
+    let keeper = rusqlite::Connection::open(world.at("app.db")).unwrap();
+    keeper.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    back_up(&world, "");
+    keeper.execute("INSERT INTO ledger VALUES (1)", []).unwrap();
+    back_up(&world, "--kind log");
+    let sets = list(&world);
+    let first = sets[0]["finished_at"].as_str().unwrap();
+    let stopped = |time: &str| world.run(&format!("restore --repo night --into sqlite:copy.db --stop-at {time}"));
+    let day = |time: &str| time.split('T').next().unwrap().to_owned();
+    stopped("2020-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is before what these sets", &day(first)]);
+    stopped("2090-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is behind what these sets", &day(first)]);
+    stopped("2026-10-25T02:30:00[Europe/Berlin]").refused_once(2, &["--stop-at", "had this time twice", "+01:00"]);
+    stopped("2026-03-29T02:30:00[Europe/Berlin]").refused_once(2, &["--stop-at", "never had this time"]);
+    stopped("2026-10-25T02:30:00").refused_once(2, &["--stop-at", "the zone is missing"]);
+    world.assert_no_copy();
+}
+
+#[test]
+fn encrypted_sets_without_records_get_their_names_back_with_the_key() {
+    let world = world();
+    world.run("key new --no-recovery k.key").done();
+    world.run("key new --no-recovery other.key").done();
+    back_up(&world, "--encrypt-to k.key.pub --name friday");
+    change(&world, 1);
+    back_up(&world, "--kind differential --encrypt-to k.key.pub --key k.key");
+    let before = list(&world);
+    let lose = || {
+        fs::remove_dir_all(world.at("a/.fullbore")).unwrap();
+        fs::remove_dir_all(world.at("state")).unwrap();
+    };
+    lose();
+    let said = world.run("catalog rebuild --repo night").done().text();
+    assert!(said.contains("2 were found by their media alone, and 0 records"), "{said}");
+    assert!(list(&world).iter().all(|set| set["database"] == ""));
+    let ended = world.run("catalog rebuild --repo night --key other.key").with_code(4);
+    assert!(ended.text().contains("0 records") && ended.err.contains("key"), "{ended}");
+    let said = world.run("catalog rebuild --repo night --key k.key").done().text();
+    assert!(said.contains("2 were found by their media alone, and 2 records"), "{said}");
+    assert_eq!(list(&world), before);
+    world.run("restore --repo night --database app --key k.key --into sqlite:copy.db").done();
+    world.assert_copy();
+    world.run("catalog rebuild --repo night --key none.key").refused_once(1, &["none.key"]);
+}
+
+/// A page in the middle of the catalog is not what it was: it is only an index.
+#[test]
+fn a_catalog_with_a_damaged_page_costs_nothing_but_itself() {
+    let world = world();
+    back_up(&world, "");
+    let path = "state/fullbore/catalog.db";
+    database::sql(&world.at(path), "PRAGMA wal_checkpoint(TRUNCATE)");
+    let mut bytes = world.read(path);
+    let pages = bytes.len() / 4096;
+    (1..pages).for_each(|page| bytes[page * 4096..][..64].fill(0xa5));
+    world.write(path, &bytes);
+    let ended = world.run("list --repo night --json");
+    assert!([0, 4].contains(&ended.code), "{ended}");
+    assert_eq!(ended.json().as_array().unwrap().len(), 1, "{ended}");
+    assert_restores_all_the_same(&world);
+}
+
+fn assert_restores_all_the_same(world: &World) {
+    let ended = world.run("restore --repo night --into sqlite:copy.db");
+    assert!([0, 4].contains(&ended.code), "{ended}");
+    world.assert_copy();
+}
+
 #[cfg(feature = "mysql")]
 #[test]
 fn a_server_goes_into_a_repository_and_its_chain_comes_back() {

@@ -1,7 +1,11 @@
 //! A backup into a repository: which base it has is found there, and its commit is agreed upon with other hosts.
 
+use std::collections::HashSet;
+
+use fullbore_core::device::Place;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
 use super::{Setting, of_database};
 use crate::chain::{self, Choice};
@@ -74,6 +78,7 @@ pub fn run(
     }
     setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
         lease(&bases, task, &repository)?;
+        renew_locks(&bases, &repository, setting, conduct, report)?;
         let within = Within { repository: &repository, task };
         let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
         // The set is good from here on: what fails now is said, and found by whoever looks next.
@@ -90,6 +95,41 @@ pub fn run(
 pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -> Result<()> {
     bases.iter().filter(|base| !base.recorded).try_for_each(|base| repository.describe(&base.record))?;
     task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())
+}
+
+/// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
+fn renew_locks(
+    bases: &[StoredSet],
+    repository: &Repository,
+    setting: Setting<'_>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(until) = conduct.stores.locks_until() else { return Ok(()) };
+    if bases.is_empty() {
+        return Ok(());
+    }
+    let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
+    let (mut renewed, mut asked) = (0, HashSet::new());
+    let mut next: Vec<Uuid> = bases.iter().map(|set| set.record.backup_set_id).collect();
+    while let Some(id) = next.pop() {
+        let Some(set) = inventory.sets.iter().find(|set| set.record.backup_set_id == id) else { continue };
+        if !asked.insert(id) {
+            continue;
+        }
+        next.extend(set.record.base);
+        let mut longer = false;
+        for device in set.devices(repository)? {
+            if let Place::Object { bucket, key } = device.place() {
+                longer |= repository.stores.bucket(bucket)?.extend_lock(key)?;
+            }
+        }
+        renewed += usize::from(longer);
+    }
+    if renewed > 0 {
+        report.notes.push(format!("what this set stands on is locked until {until} as well: {renewed} sets"));
+    }
+    Ok(())
 }
 
 /// Names must tell sets apart: nothing is ever overwritten in a repository.

@@ -1,11 +1,12 @@
 //! The catalog, made anew from a repository: from its records, or from its media alone.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
 use super::Setting;
-use crate::job::Conduct;
+use crate::job::{Conduct, media};
 use crate::repository::inventory::{Inventory, StoredSet};
 use crate::repository::{self, Repository};
 
@@ -25,15 +26,16 @@ pub struct Rebuilt {
 }
 
 /// Forgets what this host's catalog knows of a repository and reads it again. Where the repository's own records were lost, they are made
-/// again from the media.
+/// again from the media; those of encrypted sets with a key that opens them.
 ///
 /// # Errors
-/// The repository cannot be reached, or the catalog cannot be written.
-pub fn rebuild(setting: Setting<'_>, conduct: &Conduct) -> Result<Rebuilt> {
+/// The repository cannot be reached, the catalog cannot be written, or the key file is none.
+pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> Result<Rebuilt> {
+    let key = media::read_key(key)?;
     let places = repository::places(setting.name, setting.config)?;
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?;
     let mut rebuilt = Rebuilt::default();
-    let inventory = Inventory::take(&repository, HashMap::new()).map_err(|error| conduct.why_halted(error))?;
+    let inventory = Inventory::take_with(&repository, HashMap::new(), key.as_ref()).map_err(|error| conduct.why_halted(error))?;
     let by_media = |set: &&StoredSet| !set.recorded && set.incomplete.is_none();
     rebuilt.by_media = inventory.sets.iter().filter(by_media).count();
     rebuilt.records = inventory.record_what_has_none(&repository)?;

@@ -106,6 +106,8 @@ pub struct DeviceAccount {
     pub p99_us: u64,
     /// Direct I/O (past the page cache).
     pub direct: bool,
+    /// What is not as it was asked for, and costs no data.
+    pub warnings: Vec<String>,
 }
 
 impl DeviceAccount {
@@ -117,6 +119,7 @@ impl DeviceAccount {
             queue_depth_sum: statistics.queue_depth_sum,
             p99_us: statistics.latency.p99_us(),
             direct,
+            warnings: Vec::new(),
         }
     }
 }

@@ -62,6 +62,7 @@ pub struct ObjectSink {
     progress: Progress,
     failed: bool,
     statistics: Statistics,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +113,7 @@ impl ObjectSink {
             progress: Progress::Open,
             failed: false,
             statistics: Statistics::default(),
+            warnings: Vec::new(),
         };
         let claimed = sink.claim(options.init).and_then(|()| match options.name_is_unique {
             true => Ok(()),
@@ -338,6 +340,12 @@ impl ObjectSink {
             }
         }
         self.bucket.check_kept(&self.key)?;
+        match self.bucket.differs(&self.key) {
+            Ok(differs) => self.warnings.extend(differs),
+            Err(Error::Halted) => return Err(Error::Halted),
+            // The family is whole: that nobody knows its class is no reason to throw it away.
+            Err(error) => self.warnings.push(error.to_string().lines().next().unwrap_or_default().to_owned()),
+        }
         self.let_others_claim();
         Ok(())
     }
@@ -417,7 +425,8 @@ impl Sink for ObjectSink {
     }
 
     fn account(&self) -> DeviceAccount {
-        DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
+        let warnings = self.warnings.clone();
+        DeviceAccount { warnings, ..DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false) }
     }
 
     #[cfg(any(test, feature = "testkit"))]

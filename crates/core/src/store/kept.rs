@@ -6,7 +6,9 @@ use object_store::signer::Method;
 
 use super::bucket::{Bucket, persistently};
 use super::explained;
-use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, goes_on, no_bucket, parts, refusal, uploads};
+use super::signed::{
+    Answer, UnfinishedUpload, UploadedPart, element, goes_on, no_bucket, parts, refusal, tags, uploads,
+};
 use crate::error::{Error, Result};
 
 use super::Upload;
@@ -25,15 +27,33 @@ pub struct Kept {
 }
 
 impl Bucket {
-    async fn tell(&self, method: Method, key: &str, query: &[(&str, &str)]) -> object_store::Result<Answer> {
+    async fn tell(
+        &self,
+        method: Method,
+        key: &str,
+        query: &[(&str, &str)],
+        body: &str,
+    ) -> object_store::Result<Answer> {
         let path = if key.is_empty() { Path::default() } else { Path::parse(key)? };
         let signed = self.signed()?;
-        persistently(self.control.patience, || signed.send(&self.store, method.clone(), &path, query)).await
+        persistently(self.control.patience, || signed.send(&self.store, method.clone(), &path, query, body)).await
     }
 
     fn tells(&self, key: &str, method: Method, query: &[(&str, &str)], action: &str) -> Result<Answer> {
+        self.tells_of(key, method, query, "", action)
+    }
+
+    fn tells_of(
+        &self,
+        key: &str,
+        method: Method,
+        query: &[(&str, &str)],
+        body: &str,
+        action: &str,
+    ) -> Result<Answer> {
         let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
-        self.ask(key, async { self.tell(method, key, query).await.map_err(|error| explained(action, &thing, &error)) })
+        let told = async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
+        self.ask(key, told)
     }
 
     fn must(&self, key: &str, answer: Answer, action: &str) -> Result<Answer> {
@@ -92,6 +112,69 @@ impl Bucket {
         }
         let now = kept.now.unwrap_or_else(Timestamp::now);
         Ok(kept.lock.map(|(_, until)| until).filter(|&until| until > now))
+    }
+
+    /// Locks an object for as long as new ones are locked, unless it is locked for longer: what stands on it must not outlive it. True when its
+    /// lock was made longer. Without a lock for new ones nothing is done.
+    ///
+    /// # Errors
+    /// The object is not there, or the store does not lock it; the account needs `s3:PutObjectRetention`.
+    pub fn extend_lock(&self, key: &str) -> Result<bool> {
+        let Some(asked) = &self.control.objects.lock else { return Ok(false) };
+        let action = "make the lock longer of";
+        let now = self.retention(key)?;
+        if now.as_ref().is_some_and(|(_, until)| *until >= asked.until) {
+            return Ok(false);
+        }
+        // Nobody may weaken a lock, and who has it stronger wants it so.
+        let is_stronger = |(mode, _): &(String, Timestamp)| mode.eq_ignore_ascii_case("COMPLIANCE");
+        let mode = now.filter(is_stronger).map_or_else(|| asked.mode.to_string(), |(mode, _)| mode);
+        let body = format!(
+            "<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>{mode}</Mode>\
+             <RetainUntilDate>{}</RetainUntilDate></Retention>",
+            asked.until
+        );
+        let answer = self.tells_of(key, Method::PUT, &[("retention", "")], &body, action)?;
+        self.must(key, answer, action)?;
+        match self.retention(key)? {
+            Some((_, until)) if until >= asked.until => Ok(true),
+            shown => {
+                let shown = shown.map_or_else(|| "no lock".to_owned(), |(mode, until)| format!("{mode} until {until}"));
+                let why = format!("was to be locked until {}, and the store shows {shown}", asked.until);
+                Err(Error::refused(self.url(key), why, "use a store that keeps Object Lock, or leave --lock-until out"))
+            }
+        }
+    }
+
+    /// What of class and tags an object was to have and does not: they cost money, not data, so that this is no error. Nothing that the store
+    /// does not tell.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn differs(&self, key: &str) -> Result<Vec<String>> {
+        let objects = &self.control.objects;
+        let mut differs = Vec::new();
+        if let Some(asked) = &objects.storage_class {
+            let head = self.must(key, self.tells(key, Method::HEAD, &[], "look at")?, "look at")?;
+            // S3 does not name the usual one.
+            let shown = head.header("x-amz-storage-class").unwrap_or("STANDARD");
+            if shown != asked {
+                differs.push(format!("`{}` was to be of class {asked}, and the store has it as {shown}", self.url(key)));
+            }
+        }
+        if !objects.tags.is_empty() {
+            let answer = self.tells(key, Method::GET, &[("tagging", "")], "ask for the tags of")?;
+            let shown = tags(&answer.body);
+            let missing = objects.tags.iter().find(|tag| !shown.contains(tag));
+            match missing {
+                Some((name, _)) if answer.is_success() => {
+                    differs.push(format!("`{}` was to have the tag `{name}`, and the store does not show it", self.url(key)));
+                }
+                // Who may set tags need not be allowed to see them.
+                _ => {}
+            }
+        }
+        Ok(differs)
     }
 
     /// Refuses a lock in a bucket that has none, before anything is written.

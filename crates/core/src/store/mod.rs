@@ -126,6 +126,11 @@ impl Stores {
         Ok(bucket)
     }
 
+    /// Until when objects are locked that are written now; nothing: they are not.
+    pub fn locks_until(&self) -> Option<jiff::Timestamp> {
+        self.control.objects.lock.as_ref().map(|lock| lock.until)
+    }
+
     /// Ends every request that is under way, except those that tidy up.
     pub fn stop(&self) {
         self.control.stopped.send_modify(|times| *times += 1);

@@ -1,7 +1,8 @@
-//! Requests that the crate has no method for, signed as it signs its own: a HEAD with all its headers, what is locked, unfinished
-//! uploads and their parts.
+//! Requests that the crate has no method for, signed as it signs its own: a HEAD with all its headers, what is locked and tagged, a
+//! longer lock, unfinished uploads and their parts.
 //!
-//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, GetObjectLockConfiguration, ListMultipartUploads, ListParts).
+//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, PutObjectRetention, GetObjectTagging, GetObjectLockConfiguration,
+//! ListMultipartUploads, ListParts).
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBo
 use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 use object_store::{ClientOptions, Error as StoreError, HeaderMap};
+
+use crate::checksum::crc32c;
 
 /// The longest answer that is read, in bytes: a page of a thousand uploads or parts is well below.
 const ANSWER_MOST: usize = 8 << 20;
@@ -88,6 +91,7 @@ impl Signed {
         method: Method,
         path: &Path,
         query: &[(&str, &str)],
+        body: &str,
     ) -> object_store::Result<Answer> {
         // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so that none
         // stands in a message.
@@ -95,7 +99,12 @@ impl Signed {
         let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let pairs = pairs.join("&");
         url.set_query(Some(pairs.as_str()).filter(|pairs| !pairs.is_empty()));
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        let mut request = HttpRequest::new(HttpRequestBody::from(body.to_owned()));
+        if !body.is_empty() {
+            // Amazon's S3 takes no lock without a checksum of what asks for it.
+            let sum = STANDARD.encode(crc32c(body.as_bytes()).to_be_bytes());
+            request.headers_mut().insert("x-amz-checksum-crc32c", sum.parse().map_err(generic)?);
+        }
         *request.method_mut() = method;
         *request.uri_mut() = url.as_str().parse().map_err(generic)?;
         let credential = store.credentials().get_credential().await?;
@@ -185,6 +194,11 @@ pub(super) fn parts(body: &str) -> Page<UploadedPart> {
     };
     let next = || Some(vec![("part-number-marker", element(body, "NextPartNumberMarker")?)]);
     Page { items: elements(body, "Part").filter_map(part).collect(), next: more(body).then(next).flatten() }
+}
+
+/// The tags in an answer to GetObjectTagging: key and value.
+pub(super) fn tags(body: &str) -> Vec<(String, String)> {
+    elements(body, "Tag").filter_map(|tag| Some((element(tag, "Key")?, element(tag, "Value")?))).collect()
 }
 
 fn more(body: &str) -> bool {
