@@ -50,6 +50,7 @@ mod report;
 mod repository;
 mod restore;
 mod restore_resume;
+mod restore_steps;
 mod signals;
 mod slips;
 #[cfg(feature = "mysql")]
