@@ -94,6 +94,10 @@ pub struct Backup {
     /// differential and the records that other hosts see are seen to.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "base", "init"])]
     pub repo: Option<String>,
+    /// Write the same families into this repository too, in the same pass (MIRROR TO). When either side fails, the backup fails, and nothing usable is
+    /// left on both. One only; `fullbore copy` makes more.
+    #[arg(long, value_name = "REPOSITORY", requires = "repo", conflicts_with_all = ["measure_limit", "to"])]
+    pub copy_to: Option<String>,
     /// Number of families, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,

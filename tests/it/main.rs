@@ -6,6 +6,7 @@ mod account;
 mod backup;
 mod bad_input;
 mod bad_stores;
+mod copy_to;
 mod database;
 mod differential;
 mod few_threads;
