@@ -47,6 +47,8 @@ pub struct Report {
     pub sets: Vec<String>,
     /// The families.
     pub families: Vec<FamilyReport>,
+    /// The same families in the repository of `--copy-to`.
+    pub copies: Vec<FamilyReport>,
     /// Bytes read from the database, or unpacked.
     pub source_bytes: u64,
     /// Bytes of the database that hold something.

@@ -3,6 +3,7 @@
 pub mod log;
 pub mod moment;
 pub mod retention;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 

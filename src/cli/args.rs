@@ -94,6 +94,10 @@ pub struct Backup {
     /// differential and the records that other hosts see are seen to.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "base", "init"])]
     pub repo: Option<String>,
+    /// Write the same families into this repository too, in the same pass (MIRROR TO). When either side fails, the backup fails, and nothing usable is
+    /// left on both. One only; `fullbore copy` makes more.
+    #[arg(long, value_name = "REPOSITORY", requires = "repo", conflicts_with_all = ["measure_limit", "to"])]
+    pub copy_to: Option<String>,
     /// Number of families, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
@@ -362,7 +366,7 @@ impl InRepository {
 #[command(group = clap::ArgGroup::new("server").args(["start_check", "table"]).multiple(true))]
 pub struct Restore {
     /// Families, directories or patterns, in any order; - for standard input. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
+    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["repo", "recovery"])]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
@@ -373,6 +377,13 @@ pub struct Restore {
     /// Replace the database that is there. It must not be in use; it stays as it was until the new one is durable.
     #[arg(long)]
     pub replace: bool,
+    /// Leave the target restoring: it is no database yet, and further restores with --no-recovery or --recovery apply a differential and log sets to
+    /// it. SQLite.
+    #[arg(long, conflicts_with_all = ["recovery", "stop_at", "integrity_check", "table", "resume"])]
+    pub no_recovery: bool,
+    /// End a restore in steps, after applying what is named, or by itself: the database is checked and gets its name.
+    #[arg(long, conflicts_with_all = ["replace", "table", "resume"])]
+    pub recovery: bool,
     /// Make the target's directory if it is missing.
     #[arg(long)]
     pub mkdir: bool,

@@ -17,6 +17,7 @@ use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
+    let second = args.copy_to.as_ref().map(|name| (name, args.kept.over(&config.of_repository(name))));
     let own = args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let config = &args.kept.over(&own);
     let request = request(args, config)?;
@@ -34,7 +35,10 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             "backup",
             &args.shown,
             config,
-            |conduct, report| repository::backup::run(&request, wanted, setting, conduct, report),
+            |conduct, report| {
+                let copy_to = second.as_ref().map(|(name, config)| Setting { name, config });
+                repository::backup::run(&request, wanted, setting, copy_to, conduct, report)
+            },
             |report| show::backup_result(report, &args.shown, false),
         );
     }
@@ -91,7 +95,9 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         key: args.key.clone().or_else(|| config.key.clone()),
         name: args.name.clone(),
         description: args.description.clone(),
+        mirror: None,
         name_template: args.name_template.clone().or_else(|| config.name_template.clone()),
+        own_template: args.name_template.clone(),
         lock_timeout: Duration::from_secs(args.lock_timeout),
         max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
         password_file: args.password_file.clone(),

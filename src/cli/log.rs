@@ -140,6 +140,8 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         key: args.key.clone().or_else(|| config.key.clone()),
         name: String::new(),
         description: String::new(),
+        mirror: None,
+        own_template: args.name_template.clone(),
         // A repository's names tell one set from another; those of all backups need not.
         name_template: args
             .name_template

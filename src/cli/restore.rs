@@ -4,7 +4,7 @@ use fullbore::Result;
 use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::repository::{self, Setting};
-use fullbore::job::restore::{self, Into, Owner, Request, StartCheck, Tables};
+use fullbore::job::restore::{self, Into, Owner, Recovery, Request, StartCheck, Tables};
 
 use super::args::Restore;
 use super::show;
@@ -19,6 +19,11 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         reading,
         into: Into::parse(&args.into)?,
         replace: args.replace,
+        recovery: match (args.no_recovery, args.recovery) {
+            (true, _) => Recovery::Later,
+            (_, true) => Recovery::Now,
+            (false, false) => Recovery::AtOnce,
+        },
         mkdir: args.mkdir,
         resume: args.resume,
         dry_run: args.dry_run,

@@ -153,6 +153,11 @@ impl Task {
         self.shared.write()
     }
 
+    /// The families of the set that it writes.
+    pub fn families(&self) -> Vec<FamilyRecord> {
+        self.shared.lock().families.clone()
+    }
+
     /// Decides that the set which it writes is committed, before its commit record gets its name.
     ///
     /// # Errors

@@ -89,7 +89,11 @@ mod object_store {
         let says = |name, value: &str, words: &[&str]| {
             assert_each_verb_says(&world, &store, &with(&store, name, value), words);
         };
-        says("AWS_SECRET_ACCESS_KEY", "wrong-wrong-wrong", &["s3://media/night/", "secret key", "AWS_SECRET_ACCESS_KEY"]);
+        says(
+            "AWS_SECRET_ACCESS_KEY",
+            "wrong-wrong-wrong",
+            &["s3://media/night/", "secret key", "AWS_SECRET_ACCESS_KEY"],
+        );
         says("AWS_ACCESS_KEY_ID", "NOBODY", &["s3://media/night/", "does not know this access key"]);
         says("AWS_REGION", "eu-north-7", &["s3://media/night/", "region", "set AWS_REGION"]);
         says("AWS_ENDPOINT_URL", "http://127.0.0.1:9", &["s3://media/night/", "nobody listens", "AWS_ENDPOINT_URL"]);
@@ -133,7 +137,8 @@ mod object_store {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             command
         };
-        let authority = b"[ca]\ndefault_ca = d\n[d]\ndatabase = index\nnew_certs_dir = .\nserial = serial\ndefault_md = sha256\n\
+        let authority =
+            b"[ca]\ndefault_ca = d\n[d]\ndatabase = index\nnew_certs_dir = .\nserial = serial\ndefault_md = sha256\n\
             policy = p\ncertificate = ca.pem\nprivate_key = ca.key\nx509_extensions = e\n[p]\ncommonName = supplied\n\
             [e]\nsubjectAltName = IP:127.0.0.1\nbasicConstraints = CA:FALSE\nextendedKeyUsage = serverAuth\n";
         world.write("authority", authority);
@@ -167,7 +172,13 @@ mod object_store {
         let mut variables = tls.environment();
         variables.retain(|(name, _)| *name != "AWS_CA_BUNDLE");
         variables.push(("AWS_CA_BUNDLE", world.at("ca.pem").display().to_string()));
-        assert_each_says(&VERBS[..2], &world, &store, &variables, &["s3://media/night/", "certificate", "AWS_CA_BUNDLE"]);
+        assert_each_says(
+            &VERBS[..2],
+            &world,
+            &store,
+            &variables,
+            &["s3://media/night/", "certificate", "AWS_CA_BUNDLE"],
+        );
         let plain = with(&store, "AWS_ENDPOINT_URL", &store.endpoint().replace("http:", "https:"));
         assert_each_says(&VERBS[..2], &world, &store, &plain, &["s3://media/night/", "does not speak TLS", "http://"]);
         let mut to_tls = with(&tls, "AWS_ENDPOINT_URL", &tls.endpoint().replace("https:", "http:"));
@@ -212,7 +223,8 @@ mod object_store {
         let (world, store) = (world(), store());
         let proxy = FaultProxy::start(store.endpoint(), without_conditions(&store));
         let variables = store.environment_at(proxy.endpoint());
-        run(&world, &variables, "backup sqlite:app.db --repo night").refused_once(1, &["probe-", "If-None-Match", "--to"]);
+        run(&world, &variables, "backup sqlite:app.db --repo night")
+            .refused_once(1, &["probe-", "If-None-Match", "--to"]);
         run(&world, &variables, "backup sqlite:app.db --to s3://media/app.bore")
             .refused_once(1, &["s3://media/app.bore", "If-None-Match", "a prefix that ends in `/`"]);
         assert_nothing_is_left(&store);
@@ -249,13 +261,15 @@ mod object_store {
         run(&world, &variables, "backup sqlite:app.db --repo night --compression none").done();
         let key = keys(&store).into_iter().find(|key| key.ends_with(".bore")).unwrap();
         let whole = store.client().get("media", &key).unwrap();
-        for (what, why) in [("gone", "it is not there"), ("cut", "replaced meanwhile"), ("other", "replaced meanwhile")] {
+        for (what, why) in [("gone", "it is not there"), ("cut", "replaced meanwhile"), ("other", "replaced meanwhile")]
+        {
             for line in ["restore --repo night --into sqlite:copy.db", "verify --repo night --latest"] {
                 store.client().put("media", &key, &whole);
                 let (client, done) = (store.client(), AtomicBool::new(false));
                 let (of, bytes) = (key.clone(), whole.clone());
                 let proxy = FaultProxy::start(store.endpoint(), move |request| {
-                    let start = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split('-').next());
+                    let start =
+                        request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split('-').next());
                     let offset: u64 = start.and_then(|start| start.parse().ok()).unwrap_or(0);
                     // Not its footer, which is looked at first.
                     let within = (4 << 20..20 << 20).contains(&offset) && request.path.ends_with(&of);

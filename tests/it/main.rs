@@ -6,6 +6,7 @@ mod account;
 mod backup;
 mod bad_input;
 mod bad_stores;
+mod copy_to;
 mod database;
 mod differential;
 mod few_threads;
@@ -50,6 +51,7 @@ mod report;
 mod repository;
 mod restore;
 mod restore_resume;
+mod restore_steps;
 mod signals;
 mod slips;
 #[cfg(feature = "mysql")]

@@ -2,6 +2,7 @@
 
 mod base;
 mod manifest;
+mod mirror;
 mod sinks;
 mod stripes;
 mod within;
@@ -24,6 +25,8 @@ use fullbore_engines::{Options, Session};
 use uuid::Uuid;
 
 pub(super) use base::about_base;
+pub use mirror::Mirror;
+use stripes::Raised;
 
 use super::{Conduct, estimate, exclusive, limit, log, memory};
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
@@ -68,8 +71,12 @@ pub struct Request {
     pub name: String,
     /// `--description`.
     pub description: String,
-    /// `--name-template`.
+    /// `--copy-to`: the second places.
+    pub mirror: Option<Mirror>,
+    /// `--name-template`, or what the configuration says.
     pub name_template: Option<String>,
+    /// `--name-template` alone.
+    pub own_template: Option<String>,
     /// `--lock-timeout`.
     pub lock_timeout: Duration,
     /// `--max-wal-growth` in bytes.
@@ -99,6 +106,8 @@ pub(super) enum Predecessor {
 /// Everything known before the first byte is read.
 struct Prepared {
     devices: Vec<Device>,
+    /// Of the same families, the second places; none without `--copy-to`.
+    mirrors: Vec<Device>,
     plan: Plan,
     set: SetHeader,
     data_key: Option<DataKey>,
@@ -116,6 +125,8 @@ pub struct Within<'a> {
     pub repository: &'a Repository,
     /// Who is asked before the commit.
     pub task: &'a Task,
+    /// The repository of `--copy-to`, and the task that it is there.
+    pub second: Option<(&'a Repository, &'a Task)>,
 }
 
 /// Runs the backup and fills `report`, also when it fails.
@@ -266,14 +277,14 @@ impl Predecessor {
 }
 
 fn plan(request: &Request, stripes: Option<usize>) -> Result<Plan> {
-    let stripes = stripes.unwrap_or(request.to.len());
-    let (differential, part) = (request.kind == SetKind::Differential, stripes::least_part(&request.to));
+    let stripes = stripes.unwrap_or_else(|| request.places());
+    let (differential, part) = (request.kind == SetKind::Differential, request.least_part());
     Plan::backup_in_parts(&request.knobs, stripes, request.compression, differential, part)
 }
 
 /// Says what memory the plan takes, and refuses what there is not.
 fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let part_bytes = stripes::part_bytes(&request.to, plan.stripes, per_family, &conduct.stores)?;
+    let part_bytes = request.part_bytes(plan.stripes, per_family, &conduct.stores)?;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
         max_transfer_size: plan.transfer_size.into(),
@@ -298,13 +309,16 @@ fn prepare(
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
-    let asked = request.stripes.is_some();
-    if let Some(raised) = stripes::enough(&request.to, plan.stripes, asked, whole, &conduct.stores)? {
+    if let Some(raised) = request.enough_stripes(plan.stripes, whole, &conduct.stores)? {
         plan = self::plan(request, Some(raised.stripes))?;
         report.notes.push(raised.note);
     }
     claim(request, &plan, whole / plan.stripes as u64, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
+    let mirrored = request.mirrored();
+    let mirrors = mirrored.as_ref().map(|mirrored| sinks::devices(mirrored, Some(plan.stripes), path, media_set_id));
+    let mirrors = mirrors.transpose()?.unwrap_or_default();
+    mirror::refuse_same(&devices, &mirrors)?;
     let (data_key, keys) = data_key(request, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
@@ -337,8 +351,12 @@ fn prepare(
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;
+    if let Some(mirrored) = mirrored {
+        sinks::make_room(&mirrored, &mirrors, expected_per_family, report)?;
+    }
     Ok(Prepared {
         devices,
+        mirrors,
         plan,
         set,
         data_key,
@@ -378,6 +396,9 @@ fn move_bytes(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<(BackupOutcome, Option<Manifest>)> {
+    if let Some(stores) = request.mirror.as_ref().map(|mirror| mirror.stores.clone()) {
+        halt.on_stop(move || stores.stop());
+    }
     let sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
@@ -403,7 +424,7 @@ fn move_bytes(
         halt,
         tick: &|| conduct.check(),
         manifest: &manifest,
-        permit: &|| within.map_or(Ok(()), |within| within.task.permit()),
+        permit: &|| within.map_or(Ok(()), |within| within.permit()),
     };
     let outcome = backup.run(sinks)?;
     Ok((outcome, kept.into_inner()))
@@ -424,8 +445,14 @@ fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, rep
     report.add_stages(&outcome.stages);
     for family in &outcome.families {
         let hex = family.digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        report.families.push(FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex });
+        let mut written = FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex };
+        report.families.push(written.clone());
         report.add_device(&family.device, &family.account);
+        if let Some((device, account)) = &family.mirror {
+            written.device.clone_from(device);
+            report.copies.push(written);
+            report.add_device(device, account);
+        }
     }
     let position = session.position()?;
     let first = session.first_position()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fullbore_core::device::{Device, Identity, Place};
 use fullbore_core::media::{FamilyHeader, SetKind};
-use fullbore_core::sink::{self, Sink};
+use fullbore_core::sink::{self, MirrorSink, Sink};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -202,27 +202,41 @@ pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, 
     estimate::check_room(devices, per_family, &recovered.freed)
 }
 
+/// True for a name that was made of a template which tells one set from another.
+fn is_made_unique(request: &Request, device: &Device) -> bool {
+    let made = template(request).contains("{id}") || template(request).contains("{set}");
+    made && !request.to.iter().any(|to| to.identity() == device.identity())
+}
+
 /// Checks what `--init` replaces, and opens all sinks.
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
     let mut replaced = check_replaced(request, prepared, stores)?.into_iter();
+    let options = |device: &Device, old_set_id: Option<String>, stores: &Stores| sink::Options {
+        old_set_id,
+        init: request.init,
+        name_is_unique: is_made_unique(request, device),
+        mkdir: request.mkdir,
+        expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
+        queue_depth: prepared.plan.queue_depth,
+        mode: prepared.file_mode,
+        stores: stores.clone(),
+        ..sink::Options::new(prepared.set.media_set_id.to_string())
+    };
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    let made = template(request).contains("{id}") || template(request).contains("{set}");
-    for device in &prepared.devices {
-        let named = request.to.iter().any(|to| to.identity() == device.identity());
+    for (at, device) in prepared.devices.iter().enumerate() {
         let old_set_id = replaced.next().flatten().map(|id| id.to_string());
-        let options = sink::Options {
-            old_set_id,
-            init: request.init,
-            name_is_unique: made && !named,
-            mkdir: request.mkdir,
-            expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
-            queue_depth: prepared.plan.queue_depth,
-            mode: prepared.file_mode,
-            stores: stores.clone(),
-            ..sink::Options::new(prepared.set.media_set_id.to_string())
-        };
         // A sink that is dropped removes what it made.
-        sinks.push(sink::open(device, options)?);
+        let first = sink::open(device, options(device, old_set_id, stores))?;
+        sinks.push(match prepared.mirrors.get(at).zip(request.mirror.as_ref()) {
+            None => first,
+            Some((device, mirror)) => {
+                let options = sink::Options {
+                    name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
+                    ..options(device, None, &mirror.stores)
+                };
+                Box::new(MirrorSink::new(first, sink::open(device, options)?))
+            }
+        });
     }
     Ok(sinks)
 }

@@ -11,8 +11,19 @@ use crate::repository::inventory::family_record;
 impl Within<'_> {
     /// Which set will be written, and where: what is left of it can be found should this host die.
     pub(super) fn begins(&self, prepared: &Prepared) -> Result<()> {
-        let devices = prepared.devices.iter().map(|device| family_record(device, 0, self.repository));
-        self.task.writes(prepared.set.backup_set_id, devices.collect::<Result<_>>()?)
+        let sides = [(&prepared.devices, Some((self.repository, self.task))), (&prepared.mirrors, self.second)];
+        for (devices, side) in sides {
+            let Some((repository, task)) = side else { continue };
+            let families = devices.iter().map(|device| family_record(device, 0, repository));
+            task.writes(prepared.set.backup_set_id, families.collect::<Result<_>>()?)?;
+        }
+        Ok(())
+    }
+
+    /// Leave to commit, of all repositories that the set goes to.
+    pub(super) fn permit(&self) -> Result<()> {
+        self.task.permit()?;
+        self.second.map_or(Ok(()), |(_, task)| task.permit())
     }
 
     /// The record of the set that was committed.

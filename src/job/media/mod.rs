@@ -24,7 +24,7 @@ use uuid::Uuid;
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
 pub use look::{Look, begins_like_a_family, header_on, look};
-pub use reach::reach;
+pub use reach::{reach, reach_of};
 
 use crate::chain::FoundSet;
 use crate::report::Report;

@@ -54,11 +54,6 @@ impl Heap {
 
 /// What a set's position says; `None` where it makes no sense. Sets of older programs tell only when they were finished.
 pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<Reach> {
-    let point = |log: &LogPosition| LogPoint {
-        log: u64::from_be_bytes(log.salts()),
-        frame: log.max_frame,
-        checksum: log.sums().map(|(a, b)| u64::from(a) << 32 | u64::from(b)),
-    };
     if kind == SetKind::Log {
         let first = End::read(&position.first).ok()?;
         let last = LogEnd::read(&position.last).ok()?;
@@ -82,6 +77,20 @@ pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Op
     // When it was finished is not before the moment that it shows.
     let at = end.time().or(finished_at)?;
     Some(Reach { first: None, last: end.log.as_ref().map(point), from: at, at, until: at, spans: Vec::new() })
+}
+
+/// The same of a database that was restored up to `end`, with everything that was committed until `until`.
+pub fn reach_of(end: &End, until: i64) -> Reach {
+    let at = end.time().unwrap_or(until).min(until);
+    Reach { first: None, last: end.log.as_ref().map(point), from: at, at, until, spans: Vec::new() }
+}
+
+fn point(log: &LogPosition) -> LogPoint {
+    LogPoint {
+        log: u64::from_be_bytes(log.salts()),
+        frame: log.max_frame,
+        checksum: log.sums().map(|(a, b)| u64::from(a) << 32 | u64::from(b)),
+    }
 }
 
 fn micros(text: &str) -> Option<i64> {

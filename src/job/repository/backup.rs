@@ -7,6 +7,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::copy_to::{self, Second};
 use super::{Setting, of_database};
 use crate::chain::{self, Choice};
 use crate::job::backup::{self, Request, Within};
@@ -32,7 +33,7 @@ pub enum Wanted {
     Auto,
 }
 
-/// Backs up into a repository and fills `report`, also when it fails.
+/// Backs up into a repository, and into a second one in the same pass; fills `report`, also when it fails.
 ///
 /// # Errors
 /// Those of [`backup::run`], and what the repository has against it.
@@ -40,35 +41,26 @@ pub fn run(
     request: &Request,
     wanted: Wanted,
     setting: Setting<'_>,
+    copy_to: Option<Setting<'_>>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
     refuse_fixed_names(request)?;
     let places = repository::places(setting.name, setting.config)?;
+    let planned = copy_to.filter(|_| request.dry_run).map(|second| copy_to::planned(second, request, conduct));
+    let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };
     if request.dry_run && Repository::open(setting.name, places.clone(), &conduct.stores).is_err() {
         // Nothing is made by looking.
-        return backup::run(&Request { to: places, kind: SetKind::Full, ..request.clone() }, conduct, report);
+        return backup::run(&Request { to: places, ..request }, conduct, report);
     }
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores);
     let repository = repository.map_err(|error| conduct.why_halted(error))?;
+    let second = copy_to.filter(|_| !request.dry_run);
+    let second = second.map(|second| Second::open(second, &repository, &request, conduct)).transpose()?;
+    request.mirror = second.as_ref().map(|second| second.mirror(&request)).or(request.mirror);
+    request.to.clone_from(&repository.places);
     let database = backup::database_of(&request.source);
-    let mut request = Request { to: repository.places.clone(), kind: SetKind::Full, ..request.clone() };
-    let bases = match wanted {
-        Wanted::Full => Vec::new(),
-        Wanted::Differential | Wanted::Auto => {
-            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-            request.kind = SetKind::Differential;
-            choose_base(&inventory, wanted, &request, &database, setting, report)?.into_iter().collect()
-        }
-        Wanted::Log => {
-            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-            request.kind = SetKind::Log;
-            choose_tips(&inventory, &database)?
-        }
-    };
-    if bases.is_empty() {
-        request.kind = SetKind::Full;
-    }
+    let (bases, copies) = choose_bases(&mut request, wanted, setting, (&repository, second.as_ref()), conduct, report)?;
     for base in &bases {
         request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
     }
@@ -76,11 +68,19 @@ pub fn run(
         // Others need not hear of it.
         return backup::run(&request, conduct, report);
     }
-    setting.as_task(&repository, "backup", Some(database), conduct, report, |task, report| {
+    setting.as_task(&repository, "backup", Some(database.clone()), conduct, report, |task, report| {
         lease(&bases, task, &repository)?;
         renew_locks(&bases, &repository, setting, conduct, report)?;
-        let within = Within { repository: &repository, task };
-        let Some(record) = backup::run_within(&request, Some(within), conduct, report)? else { return Ok(()) };
+        let write = |second: Option<(&Repository, &Task)>, report: &mut Report| {
+            backup::run_within(&request, Some(Within { repository: &repository, task, second }), conduct, report)
+        };
+        let committed = match &second {
+            None => write(None, report)?,
+            Some(second) => second.beside(&copies, &database, conduct, report, |there, task, report| {
+                write(Some((there, task)), report)
+            })?,
+        };
+        let Some(record) = committed else { return Ok(()) };
         // The set is good from here on: what fails now is said, and found by whoever looks next.
         if let Err(error) = repository.describe(&record) {
             report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
@@ -88,6 +88,45 @@ pub fn run(
         setting.catalogue(&repository, record, &mut report.warnings);
         Ok(())
     })
+}
+
+/// What the backup stands on, in both repositories; sets its kind.
+fn choose_bases(
+    request: &mut Request,
+    wanted: Wanted,
+    setting: Setting<'_>,
+    (repository, second): (&Repository, Option<&Second<'_>>),
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<(Vec<StoredSet>, Vec<StoredSet>)> {
+    let database = backup::database_of(&request.source);
+    let mut bases = match wanted {
+        Wanted::Full => Vec::new(),
+        Wanted::Differential | Wanted::Auto => {
+            let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
+            request.kind = SetKind::Differential;
+            choose_base(&inventory, wanted, request, &database, setting, report)?.into_iter().collect()
+        }
+        Wanted::Log => {
+            let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
+            request.kind = SetKind::Log;
+            choose_tips(&inventory, &database)?
+        }
+    };
+    let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
+    let copies = match copies {
+        Err(missing @ Error::Incomplete { .. }) if wanted == Wanted::Auto => {
+            report.notes.pop(); // Of which full it would be a differential.
+            report.notes.push(format!("a full instead: {}", media::one_line(&missing)));
+            bases.clear();
+            Vec::new()
+        }
+        copies => copies?,
+    };
+    if bases.is_empty() {
+        request.kind = SetKind::Full;
+    }
+    Ok((bases, copies))
 }
 
 /// Leases the sets that another will stand on. One that was found by its media alone gets its record: by that it is known to stand still

@@ -55,7 +55,7 @@ pub(in crate::job) struct Home<'a> {
 impl<'a> Home<'a> {
     /// What the backup of a set tells the repository.
     pub fn within(&self) -> Within<'a> {
-        Within { repository: self.repository, task: self.task }
+        Within { repository: self.repository, task: self.task, second: None }
     }
 
     /// The families of the sets that may be gone on from, which are leased from now on; none when there is no set of this database.

@@ -4,7 +4,8 @@ use fullbore_core::Result;
 use uuid::Uuid;
 
 use super::{Setting, of_database};
-use crate::chain;
+use crate::chain::steps::Standing;
+use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
 use crate::job::{Conduct, media};
@@ -25,8 +26,13 @@ pub fn run(
 ) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-    let sets = of_database(&inventory.sets, database)?;
-    let chain = Chosen::among(sets, &request.reading, &repository, report)?;
+    let chain = match restore::standing(request)? {
+        None => Chosen::among(of_database(&inventory.sets, database)?, &request.reading, &repository, report)?,
+        Some(standing) => {
+            let sets = of_database(&inventory.sets, database.or(standing.database.as_deref()))?;
+            Chosen::next(sets, &standing, &request.reading, &repository, report)?
+        }
+    };
     let request = Request { reading: chain.reading.clone(), ..request.clone() };
     if request.dry_run {
         return restore::run(&request, conduct, report);
@@ -63,9 +69,35 @@ impl<'a> Chosen<'a> {
         // What is about to go, and has begun to, is nothing to be said.
         let sets: Vec<_> = sets.into_iter().filter(|set| !set.tombstone || set.incomplete.is_none()).collect();
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+        let latest = reading.choice.latest || reading.choice.set.is_none();
+        let sequence = chain::choose(&known, &Choice { latest, ..reading.choice.clone() })?;
+        Self::of(sets, sequence, reading, repository, report)
+    }
+
+    /// Chooses what goes on from where a target stands that is being restored in steps.
+    ///
+    /// # Errors
+    /// As [`among`](Self::among); or nothing does.
+    pub fn next(
+        sets: Vec<&'a StoredSet>,
+        standing: &Standing,
+        reading: &Reading,
+        repository: &Repository,
+        report: &mut Report,
+    ) -> Result<Self> {
+        let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+        let sequence = chain::steps::go_on(&known, standing, &reading.choice)?;
+        Self::of(sets, sequence, reading, repository, report)
+    }
+
+    fn of(
+        sets: Vec<&'a StoredSet>,
+        sequence: Sequence,
+        reading: &Reading,
+        repository: &Repository,
+        report: &mut Report,
+    ) -> Result<Self> {
         let mut reading = reading.clone();
-        reading.choice.latest |= reading.choice.set.is_none();
-        let sequence = chain::choose(&known, &reading.choice)?;
         report.warnings.extend(sequence.warnings);
         report.notes.extend(sequence.notes);
         let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();

@@ -85,6 +85,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
         dry_run: false,
         integrity_check: false,
         continue_after_error: false,
+        recovery: restore::Recovery::AtOnce,
         place_outside: false,
         owner: None,
         start_check: (!is_sqlite).then(|| request.server.clone()),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::free_space;
-use fullbore_core::media::Manifest;
 use fullbore_core::unpack::{FileTarget, NullTarget};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::log_backup::apply::Unpacked;
@@ -66,19 +65,17 @@ pub(super) fn clear(database: &Path) {
     drop(Unpacking::beside(database));
 }
 
-/// Applies log sets to the database in the file `database`, which stands where `base` says; without a file they are only read.
+/// Applies log sets to the database in the file `database`, which stands at `base`; without a file they are only read. Gives where it stands then.
 pub(super) fn apply(
     logs: &[media::Found],
-    base: &Manifest,
+    base: End,
     database: Option<&Path>,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<()> {
-    let end = || End::read(&base.position.checkpoint);
-    let mut stands =
-        end().map_err(|bad| Error::incomplete("the full", format!("its position makes no sense: {bad}"), ""))?;
+) -> Result<End> {
+    let mut stands = base;
     for found in logs {
         check_streams(found)?;
         // One after the other: there may be more of them than files that a process can have open.
@@ -94,7 +91,7 @@ pub(super) fn apply(
         let last = stands.time().map_or_else(|| "an unknown time".into(), moment::show_with_local);
         report.notes.push(format!("stopped at {}: the last commit was seen at {last}", moment::show_with_local(stop)));
     }
-    Ok(())
+    Ok(stands)
 }
 
 fn apply_one(

@@ -7,6 +7,8 @@ mod owner;
 mod other_tables;
 mod resume;
 mod start;
+mod state;
+mod steps;
 mod table;
 mod unfinished;
 
@@ -29,6 +31,7 @@ pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
+use crate::chain::steps::Standing;
 use crate::chain::{self, Choice};
 use crate::report::Report;
 use crate::units::show_bytes;
@@ -66,6 +69,18 @@ impl Into {
     }
 }
 
+/// Whether what is restored is a database at the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// It is: all of it is restored in one go.
+    #[default]
+    AtOnce,
+    /// `--no-recovery`: more is to come.
+    Later,
+    /// `--recovery`: this was the last step.
+    Now,
+}
+
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
@@ -75,6 +90,8 @@ pub struct Request {
     pub into: Into,
     /// `--replace`.
     pub replace: bool,
+    /// `--no-recovery`, `--recovery`.
+    pub recovery: Recovery,
     /// `--mkdir`.
     pub mkdir: bool,
     /// `--resume`: goes on with what an interrupted restore has left, and leaves it for another one.
@@ -102,6 +119,10 @@ pub struct Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     resume::refuse(request)?;
+    if steps::go_on(request, conduct, report)? {
+        report.set_speed(begun.elapsed().as_secs_f64());
+        return Ok(());
+    }
     match request.reading.begin(conduct)? {
         (_, Media::Piped(mut set)) => restore_piped(&mut set, request, conduct, report)?,
         (key, Media::Heap(heap)) => {
@@ -179,6 +200,9 @@ fn restore_found(
 ) -> Result<()> {
     let (mut sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
     let logs = sequence.split_off(opened.sets.len());
+    if request.recovery == Recovery::Later {
+        steps::refuse_servers(&sequence)?;
+    }
     if sequence.last().is_some_and(|found| found.header.open) {
         resume::refuse_directory(request)?;
         if let Some(tables) = &request.tables {
@@ -216,23 +240,39 @@ fn restore_found(
         target.as_ref().map_or(Ok(()), FileTarget::sync)?;
         reading::book(&outcome, report);
     }
-    if let Some(base) = base.filter(|_| !logs.is_empty() || request.reading.choice.stop_at.is_some()) {
-        if request.dry_run {
-            logs.iter().for_each(|found| plan_line(found, report));
-        } else {
-            let database = place.as_ref().and_then(|place| place.restore.as_ref()).map(sqlite::Restore::temporary);
-            log::apply(&logs, &base, database, request, key, conduct, report)?;
-        }
+    let Some(place) = place else {
+        logs.iter().for_each(|found| plan_line(found, report));
+        report.status = "planned".into();
+        return Ok(());
+    };
+    let database = place.restore.as_ref().map(sqlite::Restore::temporary);
+    let more = !logs.is_empty() || request.reading.choice.stop_at.is_some() || request.recovery == Recovery::Later;
+    let mut first = None;
+    if let Some(base) = base.filter(|_| more) {
+        let stands = log::apply(&logs, steps::end_of(&base)?, database, request, key, conduct, report)?;
+        first = Some(steps::First { bases: &sequence, logs: &logs, database: base.database, stands });
     }
-    match place {
-        None => {
-            report.status = "planned".into();
-            Ok(())
-        }
-        Some(place) => {
-            conduct.check()?;
-            place.publish(request, report)
-        }
+    conduct.check()?;
+    match first.filter(|_| request.recovery == Recovery::Later) {
+        Some(first) => place.leave(|restore| steps::leave(&first, restore, report)),
+        None => place.publish(request, report),
+    }
+}
+
+/// Where the target stands that the request goes on with, if it does.
+///
+/// # Errors
+/// That cannot be read.
+pub(super) fn standing(request: &Request) -> Result<Option<Standing>> {
+    let goes_on = request.recovery != Recovery::AtOnce && !request.replace;
+    Ok(state_of(&request.into)?.filter(|_| goes_on).map(|state| state.standing()))
+}
+
+/// How far the target is that is being restored in steps.
+fn state_of(into: &Into) -> Result<Option<state::State>> {
+    match into {
+        Into::Sqlite(path) => state::State::at(path),
+        Into::Directory(_) | Into::Null => Ok(None),
     }
 }
 
@@ -275,6 +315,10 @@ pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
 fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     refuse_start_check(request)?;
     table::refuse(request)?;
+    if request.recovery == Recovery::Later {
+        let why = "what comes from a pipe is restored in one go";
+        return Err(Error::usage("--no-recovery", why, "put the set into a file first"));
+    }
     if request.reading.choice.stop_at.is_some() {
         let why = "a pipe holds one set, and nothing to choose from";
         return Err(Error::usage("--stop-at", why, "put the sets into files first"));
@@ -320,6 +364,8 @@ fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
 /// Where the database is put together. Dropped before it is published, it removes what it made.
 struct Place {
     restore: Option<sqlite::Restore>,
+    /// What was restored in steps to the same target, and is given up (`--replace`).
+    given_up: Option<state::State>,
     /// The temporary file, locked while it is written.
     lock: Option<File>,
     /// What is not published stays for another restore.
@@ -328,12 +374,19 @@ struct Place {
 
 impl Place {
     fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
-        let Some(path) = path_of(request, set)? else { return Ok(Self { restore: None, lock: None, keep: false }) };
+        let Some(path) = path_of(request, set)? else {
+            return Ok(Self { restore: None, given_up: None, lock: None, keep: false });
+        };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if request.mkdir {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }
-        let mut restore = sqlite::prepare(&path, request.replace)?;
+        let given_up = state_of(&request.into)?;
+        let mut restore = match &given_up {
+            Some(known) if !request.replace => return Err(known.refusal()),
+            Some(_) => sqlite::prepare_over_what_goes(&path)?,
+            None => sqlite::prepare(&path, request.replace)?,
+        };
         let lock = if request.resume { resume::take_over(&mut restore, report)? } else { None };
         report.warnings.extend(restore.leftovers().iter().map(|left| {
             format!(
@@ -350,7 +403,7 @@ impl Place {
                 "free space there, or name another target with --into",
             ));
         }
-        Ok(Self { restore: Some(restore), lock, keep: request.resume })
+        Ok(Self { restore: Some(restore), given_up, lock, keep: request.resume })
     }
 
     /// Its file is there already: an interrupted restore has left it.
@@ -375,36 +428,39 @@ impl Place {
         Ok(Some(target))
     }
 
-    fn publish(mut self, request: &Request, report: &mut Report) -> Result<()> {
-        let Some(restore) = self.restore.take() else { return Ok(()) };
-        let published = Self::check_and_publish(&restore, request);
-        match published {
-            Ok(warnings) => {
-                report.warnings.extend(warnings);
-                Ok(())
+    fn publish(self, request: &Request, report: &mut Report) -> Result<()> {
+        self.leave(|restore| {
+            if request.integrity_check {
+                check_integrity(restore.temporary(), restore.target(), integrity::Depth::Full)?;
             }
-            Err(error) => {
-                if !self.keep {
-                    restore.abandon();
-                }
-                Err(error)
-            }
-        }
+            report.warnings.extend(restore.publish(&|_| Ok(()))?);
+            Ok(())
+        })
     }
 
-    fn check_and_publish(restore: &sqlite::Restore, request: &Request) -> Result<Vec<String>> {
-        if request.integrity_check {
-            let problems = integrity::check(restore.temporary(), integrity::Depth::Full)?;
-            if let Some(problem) = problems.first() {
-                return Err(Error::refused(
-                    restore.target().display().to_string(),
-                    format!("SQLite finds {} problems in the restored database; the first: {problem}", problems.len()),
-                    "the database was damaged when it was backed up; restore without --integrity-check to look at it",
-                ));
+    /// Lets `publish` give names to what was restored; without success nothing of it stays.
+    fn leave(mut self, publish: impl FnOnce(&sqlite::Restore) -> Result<()>) -> Result<()> {
+        let Some(restore) = self.restore.take() else { return Ok(()) };
+        let given_up = self.given_up.take().map_or(Ok(()), |state| state.give_up());
+        let keep = self.keep;
+        given_up.and_then(|()| publish(&restore)).inspect_err(|_| {
+            if !keep {
+                restore.abandon();
             }
-        }
-        restore.publish(&|_| Ok(()))
+        })
     }
+}
+
+/// Lets SQLite check what was restored.
+fn check_integrity(file: &Path, target: &Path, depth: integrity::Depth) -> Result<()> {
+    let problems = integrity::check(file, depth)?;
+    problems.first().map_or(Ok(()), |problem| {
+        Err(Error::refused(
+            target.display().to_string(),
+            format!("SQLite finds {} problems in the restored database; the first: {problem}", problems.len()),
+            "the database was damaged when it was backed up; restore without --integrity-check to look at it",
+        ))
+    })
 }
 
 /// Where the database is to be; `None` for `nul:`.

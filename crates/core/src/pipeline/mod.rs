@@ -88,6 +88,8 @@ pub struct FamilyOutcome {
     pub digest: [u8; 32],
     /// What its device did.
     pub account: DeviceAccount,
+    /// The second place that it was written to, and what that device did.
+    pub mirror: Option<(String, DeviceAccount)>,
 }
 
 /// What a backup did.
@@ -415,6 +417,7 @@ impl Backup<'_> {
                     bytes: closed.length,
                     digest: closed.digest,
                     account: sink.account(),
+                    mirror: sink.mirror().map(|(device, account)| (device.to_owned(), account)),
                 })
                 .collect(),
             source_bytes: stages[SOURCE].account.bytes,

@@ -3,6 +3,7 @@
 mod commit;
 mod file;
 mod leftover;
+mod mirror;
 mod null;
 #[cfg(feature = "s3")]
 mod object;
@@ -26,6 +27,7 @@ pub use commit::{Step, real_name};
 pub use commit::{StepFault, StepHook};
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
+pub use mirror::MirrorSink;
 pub use null::NullSink;
 #[cfg(feature = "s3")]
 pub use object::{CLAIM, Claim, ObjectSink};
@@ -84,6 +86,11 @@ pub trait Sink: Send {
 
     /// What the device did.
     fn account(&self) -> DeviceAccount;
+
+    /// The second place that the family is written to in the same pass, and what its device did.
+    fn mirror(&self) -> Option<(&str, DeviceAccount)> {
+        None
+    }
 
     /// From now on, behave as if the process had been killed at this instant: nothing is cleaned up, also not by
     /// `drop`, and every lock is let go. Buffers still come home: the test goes on living.

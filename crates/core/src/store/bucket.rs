@@ -12,17 +12,16 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
-    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload,
-    RetryConfig, TagSet,
+    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload, RetryConfig, TagSet,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::endure::{Endurance, Tried};
+use super::failure::{has_no_multipart, is_absent};
 use super::object_options::{Encryption, ObjectLock};
 use super::signed::Signed;
 use super::small::with_checksum;
-use super::failure::{has_no_multipart, is_absent};
 use super::{Control, cut_off, explained, in_the_end, profile};
 use crate::error::{Error, Result};
 use crate::pool::Buffer;

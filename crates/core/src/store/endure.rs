@@ -84,8 +84,7 @@ impl<'a> Endurance<'a> {
             return Err(error);
         }
         if since.elapsed() + self.pause > outage {
-            let more =
-                format!("it was away for {} s, and --outage says how long it may be", since.elapsed().as_secs());
+            let more = format!("it was away for {} s, and --outage says how long it may be", since.elapsed().as_secs());
             return Err(error.noting(&more));
         }
         // Not all at once when it is back: each waits for another part of the pause.

@@ -118,11 +118,7 @@ const KNOWN: [(&str, &str, &str); 36] = [
         "write http:// in AWS_ENDPOINT_URL if that is meant, or name the port that has TLS",
     ),
     // How servers written in Go say it.
-    (
-        "HTTP request to an HTTPS server",
-        "the endpoint speaks TLS only",
-        "write https:// in AWS_ENDPOINT_URL",
-    ),
+    ("HTTP request to an HTTPS server", "the endpoint speaks TLS only", "write https:// in AWS_ENDPOINT_URL"),
     (
         "certificate expired",
         "the endpoint's certificate has expired",

@@ -79,6 +79,35 @@ pub fn prepare(target: &Path, replace: bool) -> Result<Restore> {
     } else {
         must_be_new(&target)?;
     }
+    restore_to(target, replace)
+}
+
+/// The same where the target is what the caller removes before it is published: a restore in steps that is given up.
+///
+/// # Errors
+/// Something stands beside it that SQLite would apply.
+pub fn prepare_over_what_goes(target: &Path) -> Result<Restore> {
+    let target = resolve(target)?;
+    refuse_side_files(&target)?;
+    restore_to(target, false)
+}
+
+/// SQLite would apply what stands beside `target` to whatever has its name.
+///
+/// # Errors
+/// Something does.
+pub fn refuse_side_files(target: &Path) -> Result<()> {
+    match SIDE_FILES.iter().map(|suffix| beside(target, suffix)).find(|side| side.symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(side) => Err(Error::refused(
+            target.display().to_string(),
+            format!("`{}`, which belongs to it, exists", side.display()),
+            "SQLite would apply it to what is restored: move it away, then restore again",
+        )),
+    }
+}
+
+fn restore_to(target: PathBuf, replace: bool) -> Result<Restore> {
     let leftovers = leftover::of(&target)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
@@ -201,7 +230,7 @@ impl Restore {
     }
 
     /// Removes the temporary file; the target stays as it is.
-    pub fn abandon(self) {
+    pub fn abandon(&self) {
         let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
     }
 }

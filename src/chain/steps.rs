@@ -1,0 +1,192 @@
+//! A restore in steps: which sets go on from where a target stands. Pure.
+
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::{Choice, FoundSet, Reach, Sequence, choose, list};
+
+/// Where a target stands that is being restored in steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The full that was restored.
+    pub full: Uuid,
+    /// The differential that was restored over it.
+    pub differential: Option<Uuid>,
+    /// The set that was applied last.
+    pub last: Uuid,
+    /// What that is called.
+    pub title: String,
+    /// True once log sets were applied.
+    pub logs: bool,
+    /// The database.
+    pub database: Option<String>,
+    /// When the last set was begun, in microseconds since 1970.
+    pub started_at: i64,
+    /// Where it stands in the log.
+    pub reach: Option<Reach>,
+}
+
+impl Standing {
+    /// Nothing but a full is there, so that a differential of it may follow.
+    fn is_full(&self) -> bool {
+        self.differential.is_none() && !self.logs
+    }
+
+    /// What was applied, as if it were one full.
+    fn as_found(&self) -> FoundSet {
+        let id = if self.is_full() { self.full } else { self.last };
+        FoundSet {
+            backup_set_id: id,
+            media_set_id: id,
+            kind: SetKind::Full,
+            base: None,
+            started_at: self.started_at,
+            incomplete: None,
+            interrupted: false,
+            database: self.database.clone(),
+            names: Vec::new(),
+            reach: self.reach.clone(),
+        }
+    }
+}
+
+/// Chooses what comes next: a differential of the full while nothing else was applied, and the log sets that go on from there. Sets that were
+/// applied already may be among those that were found.
+///
+/// # Errors
+/// Nothing goes on from where the target stands, or only behind a gap.
+pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Sequence> {
+    let may_follow = |set: &FoundSet| match set.kind {
+        SetKind::Full => false,
+        SetKind::Differential => standing.is_full() && set.base == Some(standing.full),
+        SetKind::Log => true,
+    };
+    let (places, mut known): (Vec<usize>, Vec<FoundSet>) =
+        found.iter().enumerate().filter(|(_, set)| may_follow(set)).map(|(at, set)| (at, set.clone())).unzip();
+    let here = known.len();
+    known.push(standing.as_found());
+    if choice.set.is_some() && known.len() == 1 {
+        return Err(nothing(found, standing));
+    }
+    let mut sequence = choose(&known, &Choice { latest: choice.set.is_none(), ..choice.clone() })?;
+    sequence.sets.retain(|&at| at != here);
+    sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
+    if sequence.sets.is_empty() && choice.stop_at.is_none() {
+        return Err(nothing(found, standing));
+    }
+    Ok(sequence)
+}
+
+fn nothing(found: &[FoundSet], standing: &Standing) -> Error {
+    let late = |set: &&FoundSet| set.kind == SetKind::Differential && set.base == Some(standing.full);
+    let why = match found.iter().find(late) {
+        Some(_) if !standing.is_full() => {
+            "a differential stands on its full alone, and another set was applied over that already".to_owned()
+        }
+        _ => format!("none of these continues it:{}", list(found)),
+    };
+    let wanted = if standing.is_full() {
+        "a differential of it, or the log set that continues it"
+    } else {
+        "the log set that continues it"
+    };
+    Error::incomplete(
+        format!("the target, which stands at {}", standing.title),
+        why,
+        format!("name {wanted}, with --from; or end the restore here with --recovery alone"),
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::chain::log::{FrameSpan, LogPoint};
+
+    fn id(number: u128) -> Uuid {
+        Uuid::from_u128(number)
+    }
+
+    fn point(frame: u32) -> LogPoint {
+        LogPoint { log: 7, frame, checksum: None }
+    }
+
+    fn set(number: u128, kind: SetKind, base: u128, from: u32, to: u32) -> FoundSet {
+        let at = i64::from(to) * 10;
+        let spans =
+            if kind == SetKind::Log { vec![FrameSpan { log: 7, first: from + 1, last: to }] } else { Vec::new() };
+        let first = (kind == SetKind::Log).then(|| point(from));
+        FoundSet {
+            backup_set_id: id(number),
+            media_set_id: id(100 + number),
+            kind,
+            base: (base > 0).then(|| id(base)),
+            started_at: at,
+            incomplete: None,
+            interrupted: false,
+            database: Some("app".into()),
+            names: Vec::new(),
+            reach: Some(Reach { first, last: Some(point(to)), from: at, at, until: at, spans }),
+        }
+    }
+
+    fn sets() -> Vec<FoundSet> {
+        vec![
+            set(1, SetKind::Full, 0, 0, 5),
+            set(2, SetKind::Log, 1, 5, 8),
+            set(3, SetKind::Differential, 1, 0, 9),
+            set(4, SetKind::Log, 2, 8, 12),
+            set(5, SetKind::Log, 4, 12, 15),
+        ]
+    }
+
+    fn standing(last: &FoundSet, differential: Option<u128>, logs: bool) -> Standing {
+        Standing {
+            full: id(1),
+            differential: differential.map(id),
+            last: last.backup_set_id,
+            title: super::super::title(last),
+            logs,
+            database: Some("app".into()),
+            started_at: last.started_at,
+            reach: last.reach.clone(),
+        }
+    }
+
+    fn ids(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Vec<u128>> {
+        let sequence = go_on(found, standing, choice)?;
+        Ok(sequence.sets.iter().map(|&at| found[at].backup_set_id.as_u128()).collect())
+    }
+
+    #[test]
+    fn what_was_applied_is_passed_over_and_the_rest_goes_on() {
+        let all = sets();
+        let latest = Choice::default();
+        assert_eq!(ids(&all, &standing(&all[0], None, false), &latest).unwrap(), [3, 4, 5], "the shortest way");
+        assert_eq!(ids(&all, &standing(&all[1], None, true), &latest).unwrap(), [4, 5]);
+        assert_eq!(ids(&all, &standing(&all[2], Some(3), false), &latest).unwrap(), [4, 5], "from within a set");
+        assert_eq!(ids(&all[..2], &standing(&all[0], None, false), &latest).unwrap(), [2]);
+        let stop = Choice { stop_at: Some(110), ..Choice::default() };
+        assert_eq!(ids(&all, &standing(&all[1], None, true), &stop).unwrap(), [4]);
+        let named = Choice { set: Some(id(4).to_string()), ..Choice::default() };
+        assert_eq!(ids(&all, &standing(&all[1], None, true), &named).unwrap(), [4]);
+    }
+
+    #[test]
+    fn a_gap_and_what_comes_too_late_are_named() {
+        let all = sets();
+        let latest = Choice::default();
+        let gap = ids(&all[4..], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
+        assert!(gap.contains(&id(5).to_string()) && gap.contains(&id(4).to_string()), "{gap}");
+        let late = ids(&all[2..3], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
+        assert!(late.contains("stands on its full alone"), "{late}");
+        let done = ids(&all, &standing(&all[4], None, true), &latest).unwrap_err().to_string();
+        assert!(done.contains("none of these continues it") || done.contains("full alone"), "{done}");
+        let other = [set(9, SetKind::Differential, 8, 0, 20)];
+        assert!(ids(&other, &standing(&all[0], None, false), &latest).is_err(), "of another full");
+        let early = Choice { stop_at: Some(20), ..Choice::default() };
+        let early = ids(&all, &standing(&all[1], None, true), &early).unwrap_err().to_string();
+        assert!(early.contains("is before what these sets can be restored to"), "{early}");
+    }
+}

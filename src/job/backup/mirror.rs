@@ -1,0 +1,70 @@
+//! `--copy-to`: the second places of a backup, to which each family goes in the same pass.
+
+use fullbore_core::device::Device;
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+
+use super::{Raised, Request, stripes};
+
+/// Where the families go as well.
+#[derive(Clone)]
+pub struct Mirror {
+    /// Directories and prefixes.
+    pub to: Vec<Device>,
+    /// What they are called there.
+    pub name_template: Option<String>,
+    /// What its object stores are reached through, and how families are kept in them.
+    pub stores: Stores,
+}
+
+impl Request {
+    /// The same backup as if the second places were its only ones.
+    pub(super) fn mirrored(&self) -> Option<Self> {
+        let mirror = self.mirror.clone()?;
+        Some(Self { to: mirror.to, name_template: mirror.name_template, mirror: None, ..self.clone() })
+    }
+
+    /// How many families there are if nobody says: one for each place of the side that has more.
+    pub(super) fn places(&self) -> usize {
+        self.mirror.as_ref().map_or(0, |mirror| mirror.to.len()).max(self.to.len())
+    }
+
+    /// Both sides, with their stores.
+    fn sides<'a>(&'a self, stores: &'a Stores) -> impl Iterator<Item = (&'a [Device], &'a Stores)> {
+        let second = self.mirror.as_ref().map(|mirror| (&mirror.to[..], &mirror.stores));
+        std::iter::once((&self.to[..], stores)).chain(second)
+    }
+
+    /// As many stripes as either side needs, where these are not enough.
+    pub(super) fn enough_stripes(&self, planned: usize, whole: u64, stores: &Stores) -> Result<Option<Raised>> {
+        let mut raised: Option<Raised> = None;
+        for (to, stores) in self.sides(stores) {
+            let needed = stripes::enough(to, planned, self.stripes.is_some(), whole, stores)?;
+            raised = [raised, needed].into_iter().flatten().max_by_key(|raised| raised.stripes);
+        }
+        Ok(raised)
+    }
+
+    /// The smallest part of an object on either side; 0 without a store.
+    pub(super) fn least_part(&self) -> u64 {
+        let second = self.mirror.as_ref().map_or(0, |mirror| stripes::least_part(&mirror.to));
+        stripes::least_part(&self.to).max(second)
+    }
+
+    /// What parts that are not full may take on both sides, in bytes.
+    pub(super) fn part_bytes(&self, stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
+        self.sides(stores).map(|(to, stores)| stripes::part_bytes(to, stripes, per_family, stores)).sum()
+    }
+}
+
+/// Two copies in one file are one.
+pub(super) fn refuse_same(devices: &[Device], mirrors: &[Device]) -> Result<()> {
+    let taken = |mirror: &&Device| {
+        let identity = mirror.identity();
+        identity.is_some() && devices.iter().any(|device| device.identity() == identity)
+    };
+    mirrors.iter().find(taken).map_or(Ok(()), |mirror| {
+        let why = "is where the backup itself goes";
+        Err(Error::usage(format!("--copy-to: {mirror}"), why, "name a repository in other places"))
+    })
+}

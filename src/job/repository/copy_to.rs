@@ -1,0 +1,154 @@
+//! `--copy-to`: the second repository of a backup. It gets the same families in the same pass, and has a task, leases and a record of its own.
+
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result};
+
+use super::backup::{lease, refuse_fixed_names};
+use super::{Setting, title};
+use crate::job::backup::{Mirror, Request};
+use crate::job::{Conduct, media};
+use crate::report::Report;
+use crate::repository::format::{FamilyRecord, SetRecord};
+use crate::repository::inventory::StoredSet;
+use crate::repository::task::Task;
+use crate::repository::{self, Repository};
+
+/// The second repository, which is reached with settings of its own.
+pub(super) struct Second<'a> {
+    setting: Setting<'a>,
+    stores: Stores,
+    repository: Repository,
+}
+
+impl<'a> Second<'a> {
+    /// Opens it, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is the first one.
+    pub fn open(setting: Setting<'a>, first: &Repository, request: &Request, conduct: &Conduct) -> Result<Self> {
+        let open = || {
+            let stores = stores(setting, conduct)?;
+            let places = repository::places(setting.name, setting.config)?;
+            let repository = Repository::open_or_make(setting.name, places, &stores)?;
+            Ok(Self { setting, stores, repository })
+        };
+        let second = open().map_err(|error| about_copy_to(conduct.why_halted(error)))?;
+        if second.repository.id == first.id {
+            let why = format!("is the repository `{}` itself", first.name);
+            return Err(Error::usage(format!("--copy-to {}", setting.name), why, "name another one"));
+        }
+        let template = template(request, setting);
+        refuse_fixed_names(&Request { name_template: template, ..request.clone() })?;
+        Ok(second)
+    }
+
+    /// Where families go as well.
+    pub fn mirror(&self, request: &Request) -> Mirror {
+        let (to, name_template) = (self.repository.places.clone(), template(request, self.setting));
+        Mirror { to, name_template, stores: self.stores.clone() }
+    }
+
+    /// The sets that the backup stands on, as they are here.
+    ///
+    /// # Errors
+    /// One of them is not here, or not whole: [`Error::Incomplete`]; or the repository cannot be reached.
+    pub fn holding(
+        &self,
+        bases: &[StoredSet],
+        conduct: &Conduct,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<StoredSet>> {
+        if bases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let inventory = self.setting.inventory(&self.repository, conduct, warnings).map_err(about_copy_to)?;
+        let here = |base: &StoredSet| {
+            let found = inventory.sets.iter().find(|set| set.record.backup_set_id == base.record.backup_set_id);
+            let why = match found {
+                Some(set) if set.tombstone => "which this would stand on, is being removed there".to_owned(),
+                Some(StoredSet { incomplete: Some(why), .. }) => {
+                    format!("which this would stand on, is not whole there: {why}")
+                }
+                Some(set) => return Ok(set.clone()),
+                None => "which this would stand on, is not there".to_owned(),
+            };
+            let hint = "take a full into both (--kind full, or --kind auto), or copy that set there first";
+            Err(Error::incomplete(
+                format!("--copy-to {}", self.setting.name),
+                format!("{}, {why}", title(&base.record)),
+                hint,
+            ))
+        };
+        bases.iter().map(here).collect()
+    }
+
+    /// Does the backup as a task of this repository too, and writes the record of what was committed.
+    ///
+    /// # Errors
+    /// Those of the backup, and of this repository.
+    pub fn beside(
+        &self,
+        bases: &[StoredSet],
+        database: &str,
+        conduct: &Conduct,
+        report: &mut Report,
+        work: impl FnOnce(&Repository, &Task, &mut Report) -> Result<Option<SetRecord>>,
+    ) -> Result<Option<SetRecord>> {
+        let first = report.task.take();
+        let database = Some(database.to_owned());
+        let done = self.setting.as_task(&self.repository, "backup", database, conduct, report, |task, report| {
+            lease(bases, task, &self.repository)?;
+            let record = work(&self.repository, task, report)?;
+            if let Some(record) = &record {
+                self.describe(here(record, task.families()), report);
+            }
+            Ok(record)
+        });
+        report.task = first;
+        done
+    }
+
+    fn describe(&self, record: SetRecord, report: &mut Report) {
+        if let Err(error) = self.repository.describe(&record) {
+            let why = media::one_line(&error);
+            report.warnings.push(format!("the set's record could not be written in `{}`: {why}", self.setting.name));
+        }
+        self.setting.catalogue(&self.repository, record, &mut report.warnings);
+    }
+}
+
+/// Where the families would go, of a plan that makes nothing.
+pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct) -> Result<Mirror> {
+    let to = repository::places(setting.name, setting.config).map_err(about_copy_to)?;
+    Ok(Mirror { to, name_template: template(request, setting), stores: stores(setting, conduct)? })
+}
+
+/// How objects are kept is said of each repository.
+fn stores(setting: Setting<'_>, conduct: &Conduct) -> Result<Stores> {
+    let stores = setting.config.stores()?;
+    stores.heed(&conduct.signal);
+    Ok(stores)
+}
+
+/// What was said of the backup counts in both; else each repository has its own names.
+fn template(request: &Request, setting: Setting<'_>) -> Option<String> {
+    request.own_template.clone().or_else(|| setting.config.name_template.clone())
+}
+
+/// The record of the set as it is here: the same families, as long, under the names that they have here.
+fn here(record: &SetRecord, families: Vec<FamilyRecord>) -> SetRecord {
+    let both = families.into_iter().zip(&record.families);
+    let families = both.map(|(here, first)| FamilyRecord { bytes: first.bytes, ..here }).collect();
+    SetRecord { families, ..record.clone() }
+}
+
+/// Errors of a repository speak of `--repo`; this one follows `--copy-to`.
+fn about_copy_to(error: Error) -> Error {
+    let rename = |thing: String| thing.replace("--repo ", "--copy-to ");
+    match error {
+        Error::Usage { thing, why, hint } => Error::Usage { thing: rename(thing), why, hint },
+        Error::Refused { thing, why, hint } => Error::Refused { thing: rename(thing), why, hint },
+        Error::Incomplete { thing, why, hint } => Error::Incomplete { thing: rename(thing), why, hint },
+        other => other,
+    }
+}

@@ -1,0 +1,292 @@
+//! A restore in steps (`--no-recovery`, `--recovery`): the target's name holds a small text that no application takes for a database, and the
+//! database grows beside it until the last step gives it its name. Why so: `docs/decisions/0016-restore-in-steps.md`.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::io::sync_directory;
+use fullbore_core::media::{Manifest, SetKind};
+use fullbore_core::unpack::FileTarget;
+use fullbore_core::{Error, Result};
+use fullbore_engines::sqlite::integrity::Depth;
+use fullbore_engines::sqlite::log_backup::End;
+use fullbore_engines::sqlite::restore as sqlite;
+
+use super::super::reading::{self, Media};
+use super::super::{Conduct, media};
+use super::state::{Applied, Doing, State, Written};
+use super::{Into, Recovery, Request, check_integrity, log, only_stream, plan_line};
+use crate::chain::{self, Sequence, moment};
+use crate::report::Report;
+
+/// The next step where what was restored so far is not what it was.
+const BEGIN_ANEW: &str = "begin anew, with --no-recovery --replace and the full";
+
+/// Goes on with a target that is being restored in steps; false when there is none: then this is the first step, or a restore in one go.
+///
+/// # Errors
+/// The sets do not continue it, or what it stands on is not what it was. The target is as before, or the step can be repeated.
+pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<bool> {
+    let option = match request.recovery {
+        Recovery::AtOnce => return Ok(false),
+        Recovery::Later => "--no-recovery",
+        Recovery::Now => "--recovery",
+    };
+    let Into::Sqlite(target) = &request.into else {
+        let hint = "name the file: --into sqlite:FILE; a server's full and its differential are restored in one go: name both with --from";
+        return Err(Error::usage(option, "only an SQLite database is restored in steps, into a file", hint));
+    };
+    match State::at(target)? {
+        Some(state) if !request.replace => Step::begin(state, request)?.run(conduct, report).map(|()| true),
+        None if request.reading.from.is_empty() => {
+            let why = "is not being restored in steps";
+            Err(Error::refused(target.display().to_string(), why, "name what is to be restored, with --from"))
+        }
+        Some(_) | None => Ok(false),
+    }
+}
+
+/// What of a server cannot be done in steps is said before anything is touched.
+pub(super) fn refuse_servers(found: &[media::Found]) -> Result<()> {
+    let of_server = |found: &&media::Found| found.header.open || found.header.engine != "sqlite";
+    found.iter().find(of_server).map_or(Ok(()), |found| {
+        let why = "is of a server, and only SQLite databases are restored in steps";
+        let hint = "restore its full and its differential in one go: name both with --from";
+        Err(Error::usage(chain::title(&found.set), why, hint))
+    })
+}
+
+/// What the first step has restored: the sets, in order, and where the database stands.
+pub(super) struct First<'a> {
+    pub bases: &'a [media::Found],
+    pub logs: &'a [media::Found],
+    pub database: String,
+    pub stands: End,
+}
+
+/// The end of the first step: the database gets its working name, and then the state the target's.
+///
+/// # Errors
+/// The target was made meanwhile, or cannot be written to: nothing is left then.
+pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut Report) -> Result<()> {
+    let (target, temporary) = (restore.target().to_owned(), restore.temporary());
+    let full = first.bases.first().ok_or(Error::Halted)?;
+    let written = Written {
+        format: 1,
+        working: State::working_name(&target),
+        database: first.database.clone(),
+        full: full.set.backup_set_id,
+        differential: None,
+        last: Applied::of(full),
+        logs: 0,
+        until: 0,
+        stands: serde_json::Value::Null,
+        doing: None,
+    };
+    let mut state = State { target, written };
+    state.applied(&first.stands, first.bases, first.logs, None)?;
+    let (text, working) = (state.text()?, state.working());
+    let failed = |error| Error::io("write", state.target.display().to_string(), error);
+    File::open(temporary).and_then(|file| file.sync_all()).map_err(failed)?;
+    fs::rename(temporary, &working).map_err(failed)?;
+    let publish = || {
+        sync_directory(working.parent().unwrap_or(Path::new("/")))?;
+        let mut file = OpenOptions::new();
+        let file = std::os::unix::fs::OpenOptionsExt::mode(file.write(true).create_new(true), 0o600).open(temporary);
+        file.and_then(|mut file| std::io::Write::write_all(&mut file, &text)).map_err(failed)?;
+        restore.publish(&|_| Ok(()))
+    };
+    match publish() {
+        Ok(warnings) => {
+            report.warnings.extend(warnings);
+            report.notes.push(state.note());
+            Ok(())
+        }
+        Err(error) => {
+            let _ = fs::remove_file(&working); // Nothing leads to it; what went wrong counts.
+            Err(error)
+        }
+    }
+}
+
+/// One step on a target that stands somewhere already.
+struct Step<'a> {
+    state: State,
+    /// The database under its working name, locked.
+    database: File,
+    request: &'a Request,
+}
+
+impl<'a> Step<'a> {
+    fn begin(state: State, request: &'a Request) -> Result<Self> {
+        let (path, shown) = (state.working(), state.target.display().to_string());
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        let database = opened.map_err(|error| {
+            let error = Error::io("open", path.display().to_string(), error);
+            error.noting(
+                "it holds what was restored so far: without it begin anew, with --no-recovery --replace and the full",
+            )
+        })?;
+        if matches!(database.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(Error::refused(shown, "another restore works on it just now", "wait until that has ended"));
+        }
+        // Another step may have ended between the look and the lock.
+        if State::at(&state.target)?.as_ref() != Some(&state) {
+            let why = "another restore has changed it just now";
+            return Err(Error::refused(shown, why, "look at it, and run this again"));
+        }
+        log::clear(&path);
+        let step = Self { state, database, request };
+        step.check_file()?;
+        Ok(step)
+    }
+
+    /// Nobody else has written to it since the last step.
+    fn check_file(&self) -> Result<()> {
+        let path = self.state.working();
+        for end in ["-wal", "-journal"] {
+            let mut side = path.clone().into_os_string();
+            side.push(end);
+            if Path::new(&side).exists() {
+                let why = format!("`{}` is there: an application has opened it", Path::new(&side).display());
+                return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
+            }
+        }
+        let (stands, metadata) = (self.state.end()?, self.database.metadata());
+        let length = metadata.map_err(|e| Error::io("look at", path.display().to_string(), e))?.len();
+        let wanted = u64::from(stands.pages) * u64::from(stands.page_size);
+        if self.state.written.doing.is_none() && length != wanted {
+            let why = format!("has {length} bytes, and had {wanted} when the last step ended");
+            return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
+        }
+        Ok(())
+    }
+
+    fn run(mut self, conduct: &Conduct, report: &mut Report) -> Result<()> {
+        report.engine = Some("sqlite".into());
+        report.database = Some(self.state.written.database.clone());
+        if self.request.reading.from.is_empty() {
+            if let Some(doing) = &self.state.written.doing {
+                return Err(self.broken_off(doing));
+            }
+        } else {
+            match self.request.reading.begin(conduct)? {
+                (key, Media::Heap(heap)) => self.apply(heap, key.as_ref(), conduct, report)?,
+                (_, Media::Piped(_)) => {
+                    let why = "what comes from a pipe cannot be looked at before it is applied";
+                    return Err(Error::usage("--from -", why, "put the set into a file first"));
+                }
+            }
+        }
+        if self.request.dry_run {
+            report.status = "planned".into();
+            return Ok(());
+        }
+        conduct.check()?;
+        if self.request.recovery == Recovery::Later {
+            report.notes.push(self.state.note());
+            return Ok(());
+        }
+        let depth = if self.request.integrity_check { Depth::Full } else { Depth::Quick };
+        check_integrity(&self.state.working(), &self.state.target, depth)?;
+        sqlite::refuse_side_files(&self.state.target)?;
+        self.state.finish(&self.database)
+    }
+
+    /// Applies what goes on from where the target stands.
+    fn apply(
+        &mut self,
+        mut heap: media::Heap,
+        key: Option<&SecretKey>,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<()> {
+        heap.learn_reaches(key, true)?;
+        let sequence = chain::steps::go_on(&heap.known(), &self.state.standing(), &self.request.reading.choice)?;
+        heap.book_notes(report);
+        let (bases, logs) = take(heap, sequence, report);
+        refuse_servers(&bases)?;
+        let doing = self.doing(&bases, &logs)?;
+        if self.request.dry_run {
+            bases.iter().chain(&logs).for_each(|found| plan_line(found, report));
+            return Ok(());
+        }
+        let total = bases.iter().chain(&logs).filter_map(|found| found.database_bytes).sum();
+        conduct.progress.total.store(total, Ordering::Relaxed);
+        let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, report));
+        let opened = opened.transpose()?;
+        // From here on the file is neither before the step nor behind it, until that is written down.
+        self.state.written.doing = doing;
+        self.state.write()?;
+        let mut stands = self.state.end()?;
+        if let (Some(opened), Some(found)) = (opened, bases.first()) {
+            stands = self.apply_differential(opened, found, conduct, report)?;
+        }
+        if !logs.is_empty() {
+            stands = log::apply(&logs, stands, Some(&self.state.working()), self.request, key, conduct, report)?;
+        }
+        let synced = self.database.sync_all();
+        synced.map_err(|e| Error::io("sync", self.state.working().display().to_string(), e))?;
+        self.state.applied(&stands, &bases, &logs, self.request.reading.choice.stop_at)?;
+        self.state.write()
+    }
+
+    fn apply_differential(
+        &self,
+        mut opened: reading::Opened,
+        found: &media::Found,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<End> {
+        let set = opened.sets.front().ok_or(Error::Halted)?;
+        let stream = only_stream(set)?;
+        let manifest = set.manifest().cloned();
+        let mut target = FileTarget::new();
+        target.add(stream.id, &self.state.working(), stream.size, false)?;
+        let outcome = opened.unpack_next(&target, conduct).map_err(|error| found.naming_copies(error))?;
+        reading::book(&outcome, report);
+        target.sync()?;
+        end_of(manifest.as_ref().ok_or(Error::Halted)?)
+    }
+
+    /// What this step will do, which has to be all that a step that was broken off has begun.
+    fn doing(&self, bases: &[media::Found], logs: &[media::Found]) -> Result<Option<Doing>> {
+        let Some(last) = logs.last().or(bases.last()) else { return Ok(self.state.written.doing.clone()) };
+        let stop_at = self.request.reading.choice.stop_at.filter(|_| !logs.is_empty());
+        let differential = bases.first().map(|found| found.set.backup_set_id);
+        if let Some(begun) = &self.state.written.doing {
+            let is_it = |found: &media::Found| found.set.backup_set_id == begun.last.id;
+            let farther = !is_it(last) || stop_at.is_none_or(|stop| begun.stop_at.is_some_and(|begun| begun <= stop));
+            let reaches = bases.iter().chain(logs).any(is_it);
+            if differential != begun.differential || !reaches || !farther {
+                return Err(self.broken_off(begun));
+            }
+        }
+        Ok(Some(Doing { differential, last: Applied::of(last), stop_at }))
+    }
+
+    fn broken_off(&self, doing: &Doing) -> Error {
+        let until = doing.stop_at.map_or_else(String::new, |stop| format!(", up to {}", moment::show_with_local(stop)));
+        let why = format!("a step was broken off while it applied what ends with {}{until}", doing.last.title);
+        let hint =
+            "repeat that step, with the same sets or more; or begin anew, with --no-recovery --replace and the full";
+        Error::refused(self.state.target.display().to_string(), why, hint)
+    }
+}
+
+/// The chosen sets: at most a differential, and log sets.
+fn take(heap: media::Heap, sequence: Sequence, report: &mut Report) -> (Vec<media::Found>, Vec<media::Found>) {
+    report.warnings.extend(sequence.warnings);
+    report.notes.extend(sequence.notes);
+    let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
+    let chosen = sequence.sets.iter().filter_map(|&at| sets[at].take());
+    chosen.partition(|found| found.set.kind != SetKind::Log)
+}
+
+/// Where a full or a differential ends.
+pub(super) fn end_of(manifest: &Manifest) -> Result<End> {
+    End::read(&manifest.position.checkpoint)
+        .map_err(|bad| Error::incomplete("the full", format!("its position makes no sense: {bad}"), "use another set"))
+}
