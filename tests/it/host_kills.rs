@@ -194,18 +194,17 @@ fn kill_at_steps(mut scene: Scene, killed: Killed, apart: usize) {
     for n in (1..).step_by(apart) {
         let line = scene.prepare(killed);
         let step = scene.killed_at(line, n);
-        // In a campaign one sees how far it is.
-        eprintln!("{killed:?} killed at step {n}: {step:?}");
+        if apart == 1 {
+            program::tell(&format!("{killed:?} killed at step {n}: {step:?}"));
+        }
         scene.put_right(killed, &format!("step {n}, {step:?}"));
         if step.is_none() {
             break;
         }
         steps += 1;
     }
-    eprintln!(
-        "{killed:?} {}: killed at {steps} steps",
-        if scene.store.is_some() { "in a store" } else { "in directories" }
-    );
+    let place = if scene.store.is_some() { "in a store" } else { "in directories" };
+    program::tell(&format!("{killed:?} {place}: killed at {steps} steps"));
     assert!(steps > 2, "{killed:?}: only {steps} steps");
 }
 

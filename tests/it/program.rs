@@ -141,6 +141,11 @@ pub fn is_root() -> bool {
 
 /// Says that a test did not run.
 pub fn skipped(test: &str, why: &str) {
+    tell(&format!("SKIPPED {test}: {why}"));
+}
+
+/// Says something that is worth knowing of a test that passes too.
+pub fn tell(text: &str) {
     // Not by the macro, whose output a passing test keeps to itself.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -123,7 +123,7 @@ mod object_store {
             }
             let plan = Plan::seeded(seed).per_cent(per_cent).attempts(attempts).faults(&faults);
             let proxy = FaultProxy::start(self.store.endpoint(), plan.rule());
-            let ended = self.run(&proxy.endpoint().to_owned(), line);
+            let ended = self.run(proxy.endpoint(), line);
             let met: Vec<String> = proxy
                 .requests()
                 .iter()
@@ -253,7 +253,7 @@ mod object_store {
         /// What was never made is made now.
         fn back_up_well(&mut self) {
             let endpoint = self.store.endpoint().to_owned();
-            let ended = self.run(&endpoint, "backup sqlite:app.db --repo life --report json").done();
+            let ended = self.run(&endpoint, "--device-timeout 60 backup sqlite:app.db --repo life --report json").done();
             let id = ended.json()["backup_set_id"].as_str().unwrap().to_owned();
             self.snapshot(&id);
             self.done.push((id, "full".into()));
@@ -289,8 +289,9 @@ mod object_store {
             }
         });
         let failed = failed.into_inner().unwrap();
-        // By its campaign these are the result.
-        eprintln!("seeds {seeds} in {:.0} s: {:#?}", begun.elapsed().as_secs_f64(), counts.lock().unwrap());
+        // Of a campaign these are the result.
+        let took = begun.elapsed().as_secs_f64();
+        program::tell(&format!("seeds {seeds} in {took:.0} s: {:#?}", counts.lock().unwrap()));
         assert!(failed.is_empty(), "seeds {failed:?} failed: what they say stands above");
     }
 }

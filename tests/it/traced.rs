@@ -35,6 +35,7 @@ fn program_that_does_nothing() -> Command {
 
 /// Runs a command and kills it before the `n`-th call (from 1) that changes a file in `folder`; of what it says nothing is kept. Nothing, where
 /// the kernel lets nobody trace.
+#[allow(clippy::zombie_processes)] // It is waited for, as every traced process is.
 pub fn killed_before(command: &Command, folder: &Path, n: usize) -> Option<Traced> {
     let mut stopped = Command::new("sh");
     // Stopped before it becomes the program: from its first call on it is traced.

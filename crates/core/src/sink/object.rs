@@ -426,7 +426,10 @@ impl Sink for ObjectSink {
 
     fn account(&self) -> DeviceAccount {
         let warnings = self.warnings.clone();
-        DeviceAccount { warnings, ..DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false) }
+        DeviceAccount {
+            warnings,
+            ..DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
+        }
     }
 
     #[cfg(any(test, feature = "testkit"))]

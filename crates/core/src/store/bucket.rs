@@ -496,7 +496,7 @@ impl Bucket {
     pub fn remove(&self, key: &str) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
-            match self.store.delete(&path).await {
+            match persistently(self.control.patience, || self.store.delete(&path)).await {
                 Ok(()) => Ok(()),
                 Err(error) if is_absent(&error) => Ok(()),
                 Err(error) => Err(explained("remove", &self.url(key), &error)),
@@ -555,7 +555,7 @@ impl Bucket {
     pub fn abort(&self, key: &str, upload: &Upload) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
-            match self.store.abort_multipart(&path, &upload.0).await {
+            match persistently(self.control.patience, || self.store.abort_multipart(&path, &upload.0)).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
                 Err(error) => Err(explained("give up the upload of", &self.url(key), &error)),
             }
