@@ -253,7 +253,8 @@ mod object_store {
         /// What was never made is made now.
         fn back_up_well(&mut self) {
             let endpoint = self.store.endpoint().to_owned();
-            let ended = self.run(&endpoint, "--device-timeout 60 backup sqlite:app.db --repo life --report json").done();
+            let ended =
+                self.run(&endpoint, "--device-timeout 60 backup sqlite:app.db --repo life --report json").done();
             let id = ended.json()["backup_set_id"].as_str().unwrap().to_owned();
             self.snapshot(&id);
             self.done.push((id, "full".into()));

@@ -33,7 +33,8 @@ fn program_that_does_nothing() -> Command {
     command
 }
 
-/// Runs a command and kills it before the `n`-th call (from 1) that changes a file in `folder`; of what it says nothing is kept. Nothing, where
+/// Runs a command and kills it before the `n`-th call (from 1) that changes a file in `folder`, but for those of its catalog in `state/`, which
+/// is SQLite's to keep and may be lost at any time. Of what it says nothing is kept. Nothing, where
 /// the kernel lets nobody trace.
 #[allow(clippy::zombie_processes)] // It is waited for, as every traced process is.
 pub fn killed_before(command: &Command, folder: &Path, n: usize) -> Option<Traced> {
@@ -119,7 +120,7 @@ fn change(thread: Pid, folder: &Path) -> Option<String> {
         _ => return None,
     };
     let path = path?;
-    let within = path.strip_prefix(folder).ok()?;
+    let within = path.strip_prefix(folder).ok().filter(|path| !path.starts_with("state"))?;
     Some(format!("{name} {}", within.display()))
 }
 
