@@ -198,7 +198,10 @@ fn kill_at_steps(mut scene: Scene, killed: Killed, apart: usize) {
         }
         steps += 1;
     }
-    eprintln!("{killed:?} {}: killed at {steps} steps", if scene.store.is_some() { "in a store" } else { "in directories" });
+    eprintln!(
+        "{killed:?} {}: killed at {steps} steps",
+        if scene.store.is_some() { "in a store" } else { "in directories" }
+    );
     assert!(steps > 2, "{killed:?}: only {steps} steps");
 }
 
@@ -207,7 +210,10 @@ mod directories {
 
     fn kill_at_steps(scene: Scene, killed: Killed, apart: usize) {
         if !crate::traced::is_allowed() {
-            return crate::program::skipped(&format!("{killed:?} killed at its steps"), "no process may be traced here");
+            return crate::program::skipped(
+                &format!("{killed:?} killed at its steps"),
+                "no process may be traced here",
+            );
         }
         super::kill_at_steps(scene, killed, apart);
     }

@@ -87,7 +87,8 @@ mod object_store {
                 }
                 std::thread::sleep(Duration::from_millis(5));
             };
-            let output = std::process::Output { status, stdout: self.world.read("out"), stderr: self.world.read("err") };
+            let output =
+                std::process::Output { status, stdout: self.world.read("out"), stderr: self.world.read("err") };
             let ended = Ended::from(line.to_owned(), output);
             self.steps.push(format!("{line}: {}", ended.code));
             count(self.counts, "runs", 1);
@@ -112,9 +113,13 @@ mod object_store {
             let seed = self.random.u64(..);
             let per_cent = self.random.choice([0, 5, 10, 20, 40]).unwrap();
             let attempts = self.random.choice([2, 2, 2, 5, 1000]).unwrap();
-            let mut faults: Vec<Fault> = Fault::each().into_iter().filter(|fault| *fault != Fault::FlipAnswer(7)).collect();
+            let mut faults: Vec<Fault> =
+                Fault::each().into_iter().filter(|fault| *fault != Fault::FlipAnswer(7)).collect();
             for _ in 0..3 {
-                faults.extend([Fault::FlipAnswer(self.random.u64(0..3000)), Fault::FlipRequest(self.random.u64(0..3000))]);
+                faults.extend([
+                    Fault::FlipAnswer(self.random.u64(0..3000)),
+                    Fault::FlipRequest(self.random.u64(0..3000)),
+                ]);
             }
             let plan = Plan::seeded(seed).per_cent(per_cent).attempts(attempts).faults(&faults);
             let proxy = FaultProxy::start(self.store.endpoint(), plan.rule());
@@ -182,7 +187,12 @@ mod object_store {
         fn step(&mut self, first: bool) {
             let weights = [4, 3, 3, 4, 3, 3, 5, 1, 1, 1, 1, 1];
             let mut chosen = if first { 1 } else { self.random.usize(0..weights.iter().sum()) };
-            let at = weights.iter().position(|&weight| chosen < weight || { chosen -= weight; false });
+            let at = weights.iter().position(|&weight| {
+                chosen < weight || {
+                    chosen -= weight;
+                    false
+                }
+            });
             match at.unwrap() {
                 0 => self.back_up("auto"),
                 _ if first => self.back_up("full"),

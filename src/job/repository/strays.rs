@@ -46,7 +46,8 @@ impl Listing {
     /// Under its own name, or the name that a directory has for it until it is published.
     fn has_family(&self, family: &FamilyRecord) -> bool {
         let working = format!("{}.new-", family.name);
-        self.has(family, "") || self.names.iter().any(|(place, name)| *place == family.place && name.starts_with(&working))
+        self.has(family, "")
+            || self.names.iter().any(|(place, name)| *place == family.place && name.starts_with(&working))
     }
 
     fn has(&self, family: &FamilyRecord, end: &str) -> bool {

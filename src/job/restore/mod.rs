@@ -180,7 +180,6 @@ fn restore_found(
     let (mut sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
     let logs = sequence.split_off(opened.sets.len());
     if sequence.last().is_some_and(|found| found.header.open) {
-        resume::refuse_directory(request)?;
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
         }

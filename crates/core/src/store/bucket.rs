@@ -12,8 +12,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
-    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload,
-    RetryConfig, TagSet,
+    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload, RetryConfig, TagSet,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
