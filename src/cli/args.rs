@@ -388,7 +388,7 @@ pub struct Restore {
     #[arg(long)]
     pub mkdir: bool,
     /// Go on with what an interrupted restore to this target has left: pages that the backup's page map proves are kept, and only the others
-    /// fetched. If this one is interrupted or fails too, what it has restored stays. SQLite.
+    /// fetched. If this one is interrupted or fails too, what it has restored stays.
     #[arg(long, conflicts_with = "table")]
     pub resume: bool,
     /// Let SQLite check the restored database before it gets its name.

@@ -5,7 +5,9 @@
 //! `cargo test --test it -- --ignored write_the_golden_media_of_servers`.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use fullbore_test_servers::{Kind, Options, Server};
 
@@ -81,6 +83,85 @@ fn golden_media_of_servers_restore_to_what_they_always_did_and_the_servers_start
         assert_eq!(digest(&world.at(set)), files, "{set}");
         let server = Server::start(kind, &options(kind).datadir(&world.at(set)).password_file(&password(kind)));
         assert_eq!(server.sql(ASKED).trim(), rows, "{set}");
+    }
+}
+
+/// What can be wrong with a directory that a killed restore has left.
+fn spoiled(left: &Path, round: usize) {
+    let files: Vec<PathBuf> = files_below(left).into_keys().map(|path| left.join(path)).collect();
+    for (at, path) in files.iter().enumerate().filter(|_| round > 0) {
+        let size = fs::metadata(path).unwrap().len();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        match (at + round) % 5 {
+            0 => fs::remove_file(path).unwrap(),
+            1 => file.set_len(size / 2).unwrap(),
+            2 => file.set_len(size + 70_000).unwrap(),
+            3 => [0, size / 2].map(|offset| file.write_all_at(b"spoiled", offset).unwrap()).into_iter().collect(),
+            _ => {}
+        }
+    }
+    fs::create_dir_all(left.join("golden/of nobody")).unwrap();
+    fs::write(left.join("golden/of nobody/item.ibd"), "a table of nobody's").unwrap();
+    fs::write(left.join("ib_of_nobody"), "a log of nobody's").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", left.join("link")).unwrap();
+}
+
+#[test]
+fn whatever_a_killed_restore_of_a_server_left_the_result_is_what_it_always_was() {
+    let world = with_media();
+    for (set, base, _) in SETS {
+        let from = from(set, base);
+        world.run(&format!("restore {from} --into dir:{set}")).done();
+        let left = world.at(&format!("{set}.restoring-0198f3a0-0000-4000-8000-000000000001"));
+        for round in [0, 1, 3] {
+            fs::rename(world.at(set), &left).unwrap();
+            spoiled(&left, round);
+            let ended = world.run(&format!("restore {from} --into dir:{set} --resume --report json")).done();
+            assert_eq!(digest(&world.at(set)), expected(set).0, "{set}, round {round}");
+            assert!(!left.exists(), "{ended}");
+            let resumed = &ended.json()["resumed"];
+            let number = |field: &str| resumed[field].as_u64().unwrap();
+            assert!(number("kept_bytes") > if round == 0 { 8 << 20 } else { 0 }, "{ended}");
+            assert!(round == 0 || number("fetched_blocks") > 0, "{ended}");
+        }
+        fs::rename(world.at(set), &left).unwrap();
+        let running = fs::File::open(&left).unwrap();
+        running.lock().unwrap();
+        let refused = world.run(&format!("restore {from} --into dir:{set} --resume"));
+        refused.refused(1, ".restoring-", "a running restore").says(&["wait until"]);
+        drop(running);
+        fs::remove_dir_all(&left).unwrap();
+    }
+}
+
+#[test]
+fn a_restore_of_a_server_that_is_killed_again_and_again_comes_to_its_end() {
+    let world = with_media();
+    let (set, base, _) = SETS[1];
+    let line = format!("restore {} --into dir:{set} --resume", from(set, base));
+    let begun = Instant::now();
+    world.run(&line).done().says(&["no interrupted restore has left anything"]);
+    let whole = begun.elapsed();
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..3 {
+        fs::remove_dir_all(world.at(set)).unwrap();
+        for _ in 0..4 {
+            let running = world.start(&line);
+            std::thread::sleep(whole.mul_f64(random.f64()));
+            running.signal("KILL");
+            let ended = running.wait();
+            assert!([0, -9].contains(&ended.code), "{ended}");
+            if world.at(set).exists() {
+                break;
+            }
+        }
+        if !world.at(set).exists() {
+            world.run(&line).done();
+        }
+        assert_eq!(digest(&world.at(set)), expected(set).0, "round {round}");
+        for name in world.names(".").into_iter().filter(|name| name.contains(".restoring-")) {
+            fs::remove_dir_all(world.at(&name)).unwrap(); // What was killed before it held anything.
+        }
     }
 }
 

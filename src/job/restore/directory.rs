@@ -11,10 +11,11 @@ use fullbore_engines::outside::{self, OutsideFile};
 use super::super::reading;
 use super::super::{Conduct, media};
 use super::outside::{Placed, must_have_places};
+use super::resume::{self, Standing};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
 use super::{Into, Owner, Request, other_tables, plan_line};
-use crate::report::Report;
+use crate::report::{Report, ResumedReport};
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
 /// under another name.
@@ -52,10 +53,10 @@ pub(super) fn restore(
             ));
         }
     };
-    let unfinished = Unfinished::make(target, request.mkdir, size_of(last))?;
+    let (unfinished, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = unfinished.path();
     fullbore_engines::begin_directory(engine, directory)?;
-    unpack_files(chain, &mut opened, &manifests, &|_| true, directory, conduct, report)?;
+    unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
@@ -80,6 +81,35 @@ pub(super) fn restore(
     unfinished.publish(|| placed.keep())
 }
 
+/// Makes the directory, or takes over what an interrupted restore has left: then true.
+fn begin<'a>(
+    target: &'a Path,
+    size: u64,
+    opened: &reading::Opened,
+    request: &Request,
+    report: &mut Report,
+) -> Result<(Unfinished<'a>, bool)> {
+    if !request.resume {
+        return Ok((Unfinished::make(target, request.mkdir, size)?, false));
+    }
+    if let Some(taken) = resume::take_over_directory(target, size, opened, report)? {
+        // Whatever keeps a server from it is made anew.
+        let entries =
+            std::fs::read_dir(taken.path()).map_err(|e| Error::io("list", taken.path().display().to_string(), e))?;
+        for mark in entries.flatten().filter(|entry| fullbore_engines::is_mark(&entry.file_name())) {
+            let removed = std::fs::remove_dir_all(mark.path());
+            removed.map_err(|e| Error::io("remove", mark.path().display().to_string(), e))?;
+        }
+        return Ok((taken, true));
+    }
+    let made = Unfinished::make(target, request.mkdir, size)?.keep();
+    if made.path() != target {
+        let file = made.path().display().to_string();
+        report.resumed = Some(ResumedReport { file, ..ResumedReport::default() });
+    }
+    Ok((made, false))
+}
+
 /// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
 pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
@@ -88,13 +118,16 @@ pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Mani
     manifests
 }
 
-/// Unpacks the wanted files of the last set, from its full first if it has one. All of the media are read and checked.
+/// Unpacks the wanted files of the last set, from its full first if it has one. All of the media are read and checked; or, where an
+/// interrupted restore has `left` the directory, of the full what that has not restored yet.
+#[expect(clippy::too_many_arguments, reason = "what is read, what of it, and where it goes")]
 pub(super) fn unpack_files(
     chain: &[media::Found],
     opened: &mut reading::Opened,
     manifests: &[Manifest],
     wanted: &dyn Fn(&ManifestStream) -> bool,
     directory: &Path,
+    left: bool,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
@@ -104,17 +137,47 @@ pub(super) fn unpack_files(
         name: if wanted(stream) { stream.name.clone() } else { String::new() },
         ..stream.clone()
     });
-    let files = DirectoryTarget::create(directory, &shown.collect::<Vec<_>>())?;
+    let shown: Vec<ManifestStream> = shown.collect();
+    let files = match left {
+        false => DirectoryTarget::create(directory, &shown)?,
+        true => {
+            // What does not begin as a file of the full begins empty.
+            let keeps = |stream: &ManifestStream| chain.len() == 1 || stream.base.is_some();
+            DirectoryTarget::adopt(directory, &shown, &keeps, &fullbore_engines::is_mark)?
+        }
+    };
     if let ([full, _], [below, _]) = (chain, manifests) {
         let based: Vec<ManifestStream> = last.iter().filter(|stream| wanted(stream)).cloned().collect();
         let base = BaseTarget::new(&files, &below.streams, &based)?;
-        unpack(opened, full, &base, conduct, report)?;
-        base.finish()?;
+        if left {
+            let path = |stream| base.path(stream).map(Path::to_owned);
+            let standing = Standing { target: &base, path: &path, finish: &|| base.finish() };
+            go_on(opened, full, &standing, conduct, report)?;
+        } else {
+            unpack(opened, full, &base, conduct, report)?;
+            base.finish()?;
+        }
+    } else if let (true, Some(full)) = (left, chain.last()) {
+        let path = |stream| files.path(stream).map(Path::to_owned);
+        let standing = Standing { target: &files, path: &path, finish: &|| files.finish() };
+        return go_on(opened, full, &standing, conduct, report);
     }
     if let Some(found) = chain.last() {
         unpack(opened, found, &files, conduct, report)?;
     }
     files.finish()
+}
+
+fn go_on(
+    opened: &mut reading::Opened,
+    found: &media::Found,
+    standing: &Standing<'_>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let outcome = resume::standing(opened, standing, conduct, report).map_err(|error| found.naming_copies(error))?;
+    reading::book(&outcome, report);
+    Ok(())
 }
 
 /// What would stop the restore at its end is said at its beginning.

@@ -204,7 +204,6 @@ fn restore_found(
         steps::refuse_servers(&sequence)?;
     }
     if sequence.last().is_some_and(|found| found.header.open) {
-        resume::refuse_directory(request)?;
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
         }

@@ -1,8 +1,8 @@
 //! `--resume`: going on with what an interrupted restore has left. Nothing of it is believed: each unit is compared with the page map
-//! of the full that is restored, and blocks are fetched for the others alone (docs/decisions/0012).
+//! of the full that is restored, and blocks are fetched for what differs alone (docs/decisions/0012).
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{Mode, OpenedFile};
 use fullbore_core::media::{SetKind, StreamRecord};
@@ -15,10 +15,12 @@ use fullbore_engines::sqlite::restore as sqlite;
 use super::super::Conduct;
 use super::super::media;
 use super::super::reading::Opened;
+use super::unfinished::Unfinished;
 use super::{Into, Place, Request, log, path_of};
 use crate::report::{Report, ResumedReport};
 use crate::units::show_bytes;
 
+const NOTHING: &str = "no interrupted restore has left anything: all of it is restored";
 const WITHOUT: &str = "restore without --resume, which needs no page map";
 
 /// Refuses what cannot be gone on with.
@@ -33,20 +35,29 @@ pub(super) fn refuse(request: &Request) -> Result<()> {
     if request.into == Into::Null { wrong("`nul:` keeps nothing that could be gone on with") } else { Ok(()) }
 }
 
-/// A server's files are restored from the beginning.
-pub(super) fn refuse_directory(request: &Request) -> Result<()> {
-    if !request.resume {
-        return Ok(());
+/// Goes on with the directory of a server's files that another restore has left, if there is one that can be gone on with.
+pub(super) fn take_over_directory<'a>(
+    target: &'a Path,
+    size: u64,
+    opened: &Opened,
+    report: &mut Report,
+) -> Result<Option<Unfinished<'a>>> {
+    let taken = if is_possible(opened, report) { Unfinished::take_over(target, size)? } else { None };
+    match &taken {
+        None => report.notes.push(NOTHING.into()),
+        Some(taken) => {
+            let file = taken.path().display().to_string();
+            report.resumed = Some(ResumedReport { file, ..ResumedReport::default() });
+        }
     }
-    let why = "this version goes on with the restore of an SQLite database only, not of a server's files";
-    Err(Error::usage("--resume", why, "leave it out: the restore begins again"))
+    Ok(taken)
 }
 
 /// Takes over what another restore to this target has left; it stays locked as long as the file is open.
 pub(super) fn take_over(restore: &mut sqlite::Restore, report: &mut Report) -> Result<Option<File>> {
     let taken = restore.take_over()?;
     if taken.is_none() {
-        report.notes.push("no interrupted restore has left anything: all of it is restored".into());
+        report.notes.push(NOTHING.into());
     }
     let file = restore.temporary().display().to_string();
     report.resumed = Some(ResumedReport { file, ..ResumedReport::default() });
@@ -61,7 +72,7 @@ pub(super) fn tell_what_stays(report: &mut Report) {
     }
 }
 
-/// Whether the full has a page map of all that it restores to; without one, all of it is restored.
+/// Whether the full has a page map of what it restores to; without one, all of it is restored.
 pub(super) fn is_possible(opened: &Opened, report: &mut Report) -> bool {
     let possible = opened.sets.front().is_some_and(has_map);
     if !possible {
@@ -72,6 +83,7 @@ pub(super) fn is_possible(opened: &Opened, report: &mut Report) -> bool {
 
 fn has_map(set: &MediaSet) -> bool {
     let header = set.header();
+    // Of an open set, some files may have none.
     let mapped = header.streams.iter().all(|stream| stream.map_window > 0);
     header.kind == SetKind::Full && mapped && set.manifest().is_some_and(|manifest| manifest.map.is_some())
 }
@@ -84,25 +96,49 @@ pub(super) fn full(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<UnpackOutcome> {
-    let (Some(set), Some(restore)) = (opened.sets.pop_front(), &place.restore) else { return Err(Error::Halted) };
+    let Some(restore) = &place.restore else { return Err(Error::Halted) };
     let path = restore.temporary();
     log::clear(path);
-    let name = format!("full {}", set.header().backup_set_id);
-    let mut map = BaseMap::open(set).map_err(of_map)?;
-    let before = compare(opened, &map, path, None, conduct)?;
-    let mut resumed = report.resumed.take().unwrap_or_default();
-    resumed.kept_bytes = before.differ.all_bytes() - before.differ.bytes();
-    report.resumed = Some(resumed.clone());
     let mut target = FileTarget::new();
     target.add(stream.id, path, stream.size, false)?;
-    let fetched = with_unpack(opened, &target, conduct, |unpack| unpack.fetch(map.set_mut(), &before.differ))?;
-    target.sync()?;
+    let files = Standing { target: &target, path: &|_| Some(path.to_owned()), finish: &|| target.sync() };
+    standing(opened, &files, conduct, report)
+}
+
+/// The files that are there, by the streams of a full.
+pub(super) struct Standing<'a> {
+    /// Writes to them.
+    pub target: &'a dyn Target,
+    /// Where each is; none of a stream that is not restored.
+    pub path: &'a (dyn Fn(u16) -> Option<PathBuf> + Sync),
+    /// Gives them their sizes, and returns when they are durable.
+    pub finish: &'a dyn Fn() -> Result<()>,
+}
+
+/// Restores the first of the opened sets into files that are there: proves what is in them, fetches the rest, and proves that.
+pub(super) fn standing(
+    opened: &mut Opened,
+    files: &Standing<'_>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<UnpackOutcome> {
+    let set = opened.sets.pop_front().ok_or(Error::Halted)?;
+    let name = format!("full {}", set.header().backup_set_id);
+    let mut map = BaseMap::open(set).map_err(of_map)?;
+    let before = compare(opened, &map, files.path, None, conduct)?;
+    let mut resumed = report.resumed.take().unwrap_or_default();
+    resumed.kept_bytes = before.kept;
+    report.resumed = Some(resumed.clone());
+    let fetched = with_unpack(opened, files.target, conduct, |unpack| unpack.fetch(map.set_mut(), &before.differ))?;
+    (files.finish)()?;
     (resumed.fetched_bytes, resumed.fetched_blocks) = (fetched.bytes, fetched.blocks);
     report.resumed = Some(resumed);
-    match compare(opened, &map, path, Some(&before.differ), conduct)?.first {
+    match compare(opened, &map, files.path, Some(&before.differ), conduct)?.first {
         None => Ok(fetched.outcome),
-        Some(offset) => {
-            let why = format!("what its blocks hold for byte {offset} of the database is not what its page map says");
+        Some((stream, offset)) => {
+            let file = (files.path)(stream).unwrap_or_default();
+            let why =
+                format!("what its blocks hold for byte {offset} of `{}` is not what its page map says", file.display());
             Err(Error::incomplete(name, why, WITHOUT))
         }
     }
@@ -119,21 +155,27 @@ pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct,
         return Ok(());
     }
     let map = BaseMap::open(set).map_err(of_map)?;
-    let found = compare(opened, &map, restore.temporary(), None, conduct)?.differ;
-    let kept = found.all_bytes() - found.bytes();
+    let path = |_: u16| Some(restore.temporary().to_owned());
+    let found = compare(opened, &map, &path, None, conduct)?;
     report.notes.push(format!(
         "of `{}`, {} would be kept, and blocks fetched for {}",
         restore.temporary().display(),
-        show_bytes(kept),
-        show_bytes(found.bytes())
+        show_bytes(found.kept),
+        show_bytes(found.differ.bytes())
     ));
-    report.resumed.iter_mut().for_each(|resumed| resumed.kept_bytes = kept);
+    report.resumed.iter_mut().for_each(|resumed| resumed.kept_bytes = found.kept);
     Ok(())
 }
 
-fn compare(opened: &Opened, map: &BaseMap, path: &Path, among: Option<&Marks>, conduct: &Conduct) -> Result<Compared> {
+fn compare(
+    opened: &Opened,
+    map: &BaseMap,
+    path: &(dyn Fn(u16) -> Option<PathBuf> + Sync),
+    among: Option<&Marks>,
+    conduct: &Conduct,
+) -> Result<Compared> {
     let mode = Mode::from_environment()?;
-    let open = |_: u16| OpenedFile::read(path, mode);
+    let open = |stream: u16| path(stream).map(|path| OpenedFile::read(&path, mode)).transpose();
     with_unpack(opened, &NullTarget, conduct, |unpack| unpack.compare(map, &open, among)).map_err(of_map)
 }
 

@@ -103,7 +103,7 @@ mod with_servers {
         make(&data)?;
         make(&out)?;
         let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
-        unpack_files(chain, &mut opened, &manifests, &is_needed, &data, conduct, report)?;
+        unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
         single_table::prepare(engine, &data, position, last)?;
         let options = &wanted.server.options;
         let export = Export {

@@ -1,6 +1,8 @@
 //! A directory of a server's files that is not complete yet: under another name, or marked so.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,10 @@ pub(super) struct Unfinished<'a> {
     target: &'a Path,
     path: PathBuf,
     published: bool,
+    /// What is not published stays for another restore.
+    keep: bool,
+    /// Tells a running restore from a killed one. None in place, where nothing can be gone on with.
+    _lock: Option<File>,
 }
 
 impl<'a> Unfinished<'a> {
@@ -28,24 +34,54 @@ impl<'a> Unfinished<'a> {
         }
         let in_place = is_mount_point(target);
         let free = free_space(if in_place { target } else { parent })?;
-        if free < size {
-            return Err(Error::refused(
-                target.display().to_string(),
-                format!("the files need {} there, and {} are free", show_bytes(size), show_bytes(free)),
-                "free space there, or name another target with --into",
-            ));
-        }
+        must_have_room(target, size, free)?;
         if in_place {
-            return Ok(Self { target, path: target.to_owned(), published: false });
+            return Ok(Self { target, path: target.to_owned(), published: false, keep: false, _lock: None });
         }
-        let name = target.file_name().ok_or_else(|| {
-            Error::usage(format!("--into dir:{}", target.display()), "has no name", "name a new directory in it")
-        })?;
-        let mut working = name.to_owned();
-        working.push(format!(".restoring-{}", uuid::Uuid::new_v4()));
+        let mut working = name_of(target)?.to_owned();
+        working.push(format!("{WORKING}{}", uuid::Uuid::new_v4()));
         let path = parent.join(working);
         fs::create_dir(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
-        Ok(Self { target, path, published: false })
+        let lock = File::open(&path).ok().filter(|directory| directory.try_lock().is_ok());
+        Ok(Self { target, path, published: false, keep: false, _lock: lock })
+    }
+
+    /// What an interrupted restore to this target has left, the one that holds most; `None` where there is nothing.
+    ///
+    /// # Errors
+    /// A running restore writes to it, or there is too little space for the rest.
+    pub fn take_over(target: &'a Path, size: u64) -> Result<Option<Self>> {
+        must_be_empty(target)?;
+        if is_mount_point(target) {
+            return Ok(None);
+        }
+        let parent = parent_of(target);
+        let mut left = left_beside(parent, name_of(target)?);
+        left.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
+        for (held, path) in left {
+            let failed = |e| Error::io("lock what a killed restore has left,", path.display().to_string(), e);
+            let lock = File::open(&path).map_err(failed)?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(is_running(&path)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            let identity = |stat: fs::Metadata| (stat.dev(), stat.ino());
+            let now = fs::symlink_metadata(&path).map(identity).ok();
+            if now != lock.metadata().map(identity).ok() {
+                continue; // It has been whole meanwhile, and has its name.
+            }
+            let free = free_space(parent)?.saturating_add(held);
+            must_have_room(target, size, free)?;
+            return Ok(Some(Self { target, path, published: false, keep: true, _lock: Some(lock) }));
+        }
+        Ok(None)
+    }
+
+    /// From now on it stays for another restore, where that can go on with it.
+    pub fn keep(mut self) -> Self {
+        self.keep = !self.is_in_place();
+        self
     }
 
     /// Where the files go.
@@ -94,7 +130,7 @@ impl<'a> Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        if self.published {
+        if self.published || self.keep {
             return;
         }
         // Whatever cannot be removed has a working name, or the mark: no server starts on it.
@@ -110,6 +146,57 @@ impl Drop for Unfinished<'_> {
             let _ = if directory { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
         }
     }
+}
+
+/// What stands between the target's name and the rest of a working one.
+const WORKING: &str = ".restoring-";
+
+fn name_of(target: &Path) -> Result<&OsStr> {
+    target.file_name().ok_or_else(|| {
+        Error::usage(format!("--into dir:{}", target.display()), "has no name", "name a new directory in it")
+    })
+}
+
+/// Directories of this user's with working names of that target that hold anything, and how much. A run that has just begun may not
+/// have locked its own yet, which is empty.
+fn left_beside(parent: &Path, name: &OsStr) -> Vec<(u64, PathBuf)> {
+    let start = [name.as_bytes(), WORKING.as_bytes()].concat();
+    let is_left = |path: &PathBuf| {
+        let rest = path.file_name().and_then(|name| name.as_bytes().strip_prefix(&start[..]));
+        let id = rest.and_then(|rest| std::str::from_utf8(rest).ok());
+        let stat = fs::symlink_metadata(path);
+        let ours = stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == rustix::process::geteuid().as_raw());
+        ours && id.is_some_and(|id| uuid::Uuid::parse_str(id).is_ok())
+    };
+    let paths = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_left);
+    let begun = |path: &PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    paths.filter(begun).map(|path| (held_by(&path), path)).collect()
+}
+
+/// Bytes of disk under all files of a directory.
+fn held_by(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let held = entries.filter_map(|entry| entry.metadata().ok().map(|stat| (entry.path(), stat)));
+    held.map(|(path, stat)| if stat.is_dir() { held_by(&path) } else { stat.blocks() * 512 }).sum()
+}
+
+fn is_running(path: &Path) -> Error {
+    Error::refused(
+        path.display().to_string(),
+        "a running restore to the same target writes it",
+        "wait until that one has ended, or end it; then run this again",
+    )
+}
+
+fn must_have_room(target: &Path, size: u64, free: u64) -> Result<()> {
+    if free >= size {
+        return Ok(());
+    }
+    Err(Error::refused(
+        target.display().to_string(),
+        format!("the files need {} there, and {} are free", show_bytes(size), show_bytes(free)),
+        "free space there, or name another target with --into",
+    ))
 }
 
 fn must_be_empty(target: &Path) -> Result<()> {

@@ -9,7 +9,7 @@ pub(crate) struct Course(VecDeque<Range<u64>>);
 impl Course {
     /// All of a family of so many bytes.
     pub fn whole(size: u64) -> Self {
-        Self::of(vec![0..size])
+        Self(std::iter::once(0..size).filter(|range| !range.is_empty()).collect())
     }
 
     /// These ranges; empty ones are none.

@@ -18,6 +18,7 @@ pub struct BaseMap {
     backup_set_id: uuid::Uuid,
     media_set_id: uuid::Uuid,
     encrypted: bool,
+    open: bool,
     places: HashMap<WindowKey, (usize, BlockReference)>,
     /// Where each stream stands among them.
     by_id: HashMap<u16, usize>,
@@ -67,15 +68,15 @@ impl BaseMap {
             return Err(refused("its page map has a part twice"));
         }
         let header = set.header();
-        let (backup_set_id, media_set_id, encrypted) =
-            (header.backup_set_id, header.media_set_id, !header.keys.is_empty());
+        let (backup_set_id, media_set_id) = (header.backup_set_id, header.media_set_id);
+        let (encrypted, open) = (!header.keys.is_empty(), header.open);
         let inner = Mutex::new(Inner { set, kept: Vec::new() });
         let streams = manifest.streams;
         let mapped = || streams.iter().enumerate().filter(|(_, stream)| stream.map_window > 0);
         let by_id = mapped().map(|(at, stream)| (stream.id, at)).collect();
         let known = mapped().filter(|(_, stream)| !stream.identity.is_empty());
         let by_identity = known.map(|(at, stream)| (stream.identity.clone(), at)).collect();
-        Ok(Self { streams, seed, backup_set_id, media_set_id, encrypted, places, by_id, by_identity, inner })
+        Ok(Self { streams, seed, backup_set_id, media_set_id, encrypted, open, places, by_id, by_identity, inner })
     }
 
     /// The set that it was read from.
@@ -96,6 +97,11 @@ impl BaseMap {
     /// True when the media of the full are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
+    }
+
+    /// True of an open set: its map may say of a unit that it does not know.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
     }
 
     /// The secret seed of the hashes.

@@ -13,52 +13,65 @@ use rustix::fs::SeekFrom;
 use super::base_map::BaseMap;
 use super::marks::{Chunk, Marks};
 use super::restore::Unpack;
-use crate::checksum::{MAP_ENTRY, UnitHasher, ZERO_UNIT, is_zero};
+use crate::checksum::{MAP_ENTRY, UNKNOWN_UNIT, UnitHasher, ZERO_UNIT, is_zero};
 use crate::error::{Error, Result};
 use crate::io::OpenedFile;
 use crate::media::ManifestStream;
 use crate::threads;
 
-/// Opens the file of a stream.
-pub type OpenStream<'a> = &'a (dyn Fn(u16) -> Result<OpenedFile> + Sync);
+/// Opens the file of a stream; `None` of one that is not restored.
+pub type OpenStream<'a> = &'a (dyn Fn(u16) -> Result<Option<OpenedFile>> + Sync);
 
 /// What a comparison found.
 pub struct Compared {
-    /// Chunks with a unit that is not what the page map says.
+    /// Chunks with a unit that is not what the page map says, or of which it says nothing.
     pub differ: Marks,
-    /// The least offset of such a unit in its stream; `None` when there is none.
-    pub first: Option<u64>,
+    /// Bytes in the chunks that agree.
+    pub kept: u64,
+    /// The first such unit, by stream and offset; `None` when there is none.
+    pub first: Option<(u16, u64)>,
 }
 
 /// What the threads share.
 struct Shared<'a> {
     map: &'a BaseMap,
     hasher: UnitHasher,
+    /// Of an open set an entry may say that it does not know.
+    open: bool,
+    unknown_agrees: bool,
     differ: &'a Marks,
-    first: AtomicU64,
+    first: Mutex<Option<(u16, u64)>>,
+    kept: AtomicU64,
 }
 
 /// Hands out chunks in order, with the file that they are in.
 struct Cursor<'a, I> {
     chunks: I,
     open: OpenStream<'a>,
-    file: Option<(u16, Arc<OpenedFile>)>,
+    file: Option<(u16, Option<Arc<OpenedFile>>)>,
 }
 
 impl Unpack<'_> {
-    /// Compares each unit of the streams that have a map, or of their chunks marked in `among`. A file is zero behind its end. Reads
-    /// only, with as many threads as the plan has writers.
+    /// Compares each unit with the map. A file is zero behind its end. Units of which the map says nothing differ; but among chunks that
+    /// were found so before and have been fetched since, `among`, nothing can be said against them. Reads only, with as many
+    /// threads as the plan has writers.
     ///
     /// # Errors
     /// A file or the map cannot be read, or is damaged.
     pub fn compare(&self, map: &BaseMap, open: OpenStream<'_>, among: Option<&Marks>) -> Result<Compared> {
         let pool = Arc::clone(self.input);
         self.halt.on_stop(move || pool.close());
-        let mapped = || map.streams().iter().filter(|stream| stream.map_window > 0);
-        let differ = Marks::new(mapped().map(|stream| (stream.id, stream.size)));
-        let streams: Vec<&ManifestStream> = mapped().collect();
-        let shared =
-            Shared { map, hasher: UnitHasher::new(map.seed()), differ: &differ, first: AtomicU64::new(u64::MAX) };
+        let differ = Marks::new(map.streams().iter().map(|stream| (stream.id, stream.size)));
+        let streams: Vec<&ManifestStream> = map.streams().iter().collect();
+        let shared = Shared {
+            map,
+            hasher: UnitHasher::new(map.seed()),
+            open: map.is_open(),
+            unknown_agrees: among.is_some(),
+            differ: &differ,
+            first: Mutex::default(),
+            kept: AtomicU64::new(0),
+        };
         let wanted = |chunk: &Chunk| among.is_none_or(|among| among.touches(differ.id(chunk), chunk.range.clone()));
         let cursor = Mutex::new(Cursor { chunks: differ.chunks().filter(wanted), open, file: None });
         self.watched(|| {
@@ -78,8 +91,8 @@ impl Unpack<'_> {
         });
         self.halt.finish()?;
         drop(cursor);
-        let first = Some(shared.first.into_inner()).filter(|first| *first < u64::MAX);
-        Ok(Compared { first, differ })
+        let first = shared.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Compared { first, kept: shared.kept.into_inner(), differ })
     }
 
     fn compare_chunks(
@@ -96,10 +109,15 @@ impl Unpack<'_> {
             match shared.first_difference(streams[chunk.stream], &chunk.range, &file, &mut buffer, &mut entries)? {
                 Some(offset) => {
                     shared.differ.mark(streams[chunk.stream].id, offset);
-                    shared.first.fetch_min(offset, Ordering::Relaxed);
+                    let mut first = shared.first.lock().unwrap_or_else(PoisonError::into_inner);
+                    let found = (streams[chunk.stream].id, offset);
+                    *first = Some(first.map_or(found, |first| first.min(found)));
                 }
-                None if counts => self.progress.advance(chunk.range.end - chunk.range.start),
-                None => {}
+                None => {
+                    let bytes = chunk.range.end - chunk.range.start;
+                    shared.kept.fetch_add(bytes, Ordering::Relaxed);
+                    self.progress.advance(if counts { bytes } else { 0 });
+                }
             }
         }
         Ok(())
@@ -108,14 +126,18 @@ impl Unpack<'_> {
 
 impl<I: Iterator<Item = Chunk>> Cursor<'_, I> {
     fn next(&mut self, marks: &Marks) -> Result<Option<(Chunk, Arc<OpenedFile>)>> {
-        let Some(chunk) = self.chunks.next() else { return Ok(None) };
-        let stream = marks.id(&chunk);
-        let file = match self.file.take().filter(|(open, _)| *open == stream) {
-            Some((_, file)) => file,
-            None => Arc::new((self.open)(stream)?),
-        };
-        self.file = Some((stream, Arc::clone(&file)));
-        Ok(Some((chunk, file)))
+        for chunk in self.chunks.by_ref() {
+            let stream = marks.id(&chunk);
+            let file = match self.file.take().filter(|(open, _)| *open == stream) {
+                Some((_, file)) => file,
+                None => (self.open)(stream)?.map(Arc::new),
+            };
+            self.file = Some((stream, file.clone()));
+            if let Some(file) = file {
+                return Ok(Some((chunk, file)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -129,6 +151,9 @@ impl Shared<'_> {
         buffer: &mut [u8],
         entries: &mut Vec<u8>,
     ) -> Result<Option<u64>> {
+        if stream.map_window == 0 {
+            return Ok((!self.unknown_agrees).then_some(chunk.start));
+        }
         let unit = stream.unit as usize;
         let zero = is_hole(&file.file, chunk);
         let mut offset = chunk.start;
@@ -151,7 +176,11 @@ impl Shared<'_> {
     }
 
     fn agrees(&self, bytes: &[u8], entry: &[u8; MAP_ENTRY]) -> bool {
-        if *entry == ZERO_UNIT { is_zero(bytes) } else { self.hasher.hash(bytes) == *entry }
+        match *entry {
+            ZERO_UNIT => is_zero(bytes),
+            UNKNOWN_UNIT if self.open => self.unknown_agrees,
+            _ => self.hasher.hash(bytes) == *entry,
+        }
     }
 }
 

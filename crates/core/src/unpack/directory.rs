@@ -1,10 +1,13 @@
 //! A directory as a target: one new file for each stream, under the path that the manifest gives it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::OFlags;
 
 use super::target::{Target, TargetFile, unnamed_stream};
 use crate::error::{Error, Result};
@@ -34,6 +37,73 @@ impl DirectoryTarget {
     /// # Errors
     /// A name that leads out of `root`, that stands twice, or a file that is there already.
     pub fn create(root: &Path, streams: &[ManifestStream]) -> Result<Self> {
+        let target = Self::named(root, streams)?;
+        target.make_directories()?;
+        for (path, _) in target.files.values() {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o660).open(path);
+            made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+        }
+        Ok(target)
+    }
+
+    /// The same in a directory that an interrupted restore has left. Files that `keeps` says are begun with what is in them, the others
+    /// empty; what does not belong is removed, but for what `stays` in `root` itself.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), but for files that are there, and what cannot be removed.
+    pub fn adopt(
+        root: &Path,
+        streams: &[ManifestStream],
+        keeps: &dyn Fn(&ManifestStream) -> bool,
+        stays: &dyn Fn(&OsStr) -> bool,
+    ) -> Result<Self> {
+        let target = Self::named(root, streams)?;
+        let paths: BTreeSet<&Path> = target.files.values().map(|(path, _)| path.as_path()).collect();
+        if paths.len() < target.files.len() {
+            return Err(Error::incomplete("media set", "its manifest names a file twice", "use another set"));
+        }
+        target.clear(root, &paths, stays)?;
+        target.make_directories()?;
+        for stream in streams {
+            let Some((path, _)) = target.files.get(&stream.id) else { continue };
+            // A link was removed; none is followed.
+            let flags = OFlags::NOFOLLOW.bits().cast_signed();
+            let mut options = OpenOptions::new();
+            let opened =
+                options.write(true).create(true).truncate(!keeps(stream)).mode(0o660).custom_flags(flags).open(path);
+            opened.map_err(|e| Error::io("open", path.display().to_string(), e))?;
+        }
+        Ok(target)
+    }
+
+    /// Removes what is below `directory` and does not belong there.
+    fn clear(&self, directory: &Path, files: &BTreeSet<&Path>, stays: &dyn Fn(&OsStr) -> bool) -> Result<()> {
+        let failed = |action: &str, path: &Path, e| Error::io(action, path.display().to_string(), e);
+        for entry in fs::read_dir(directory).map_err(|e| failed("list", directory, e))? {
+            let entry = entry.map_err(|e| failed("list", directory, e))?;
+            let path = entry.path();
+            let metadata = entry.metadata().map_err(|e| failed("look at", &path, e))?;
+            if stays(&entry.file_name())
+                || metadata.is_file() && metadata.nlink() == 1 && files.contains(path.as_path())
+            {
+                continue;
+            }
+            if metadata.is_dir() && self.directories.contains(&path) {
+                self.clear(&path, files, &|_| false)?;
+                continue;
+            }
+            let removed = if metadata.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(|e| failed("remove", &path, e))?;
+        }
+        Ok(())
+    }
+
+    /// The file of a stream that has one.
+    pub fn path(&self, stream: u16) -> Option<&Path> {
+        self.files.get(&stream).map(|(path, _)| path.as_path())
+    }
+
+    fn named(root: &Path, streams: &[ManifestStream]) -> Result<Self> {
         let mut target = Self {
             files: HashMap::with_capacity(streams.len()),
             nameless: streams.iter().filter(|stream| stream.name.is_empty()).map(|stream| stream.id).collect(),
@@ -47,8 +117,12 @@ impl DirectoryTarget {
             }
             target.files.insert(stream.id, (path, stream.size));
         }
+        Ok(target)
+    }
+
+    fn make_directories(&self) -> Result<()> {
         // In their order: what is above comes first.
-        for directory in &target.directories {
+        for directory in &self.directories {
             match fs::create_dir(directory) {
                 Err(error) if !directory.is_dir() => {
                     return Err(Error::io("make", directory.display().to_string(), error));
@@ -56,11 +130,7 @@ impl DirectoryTarget {
                 _ => {}
             }
         }
-        for (path, _) in target.files.values() {
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o660).open(path);
-            made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
-        }
-        Ok(target)
+        Ok(())
     }
 
     /// Gives every file its size, and returns when all of them and their directories are durable.
@@ -120,6 +190,11 @@ impl<'a> BaseTarget<'a> {
             files.insert(base, (stream.id, like.size));
         }
         Ok(Self { target, files })
+    }
+
+    /// The file that a stream of the full goes to, if it goes anywhere.
+    pub fn path(&self, stream: u16) -> Option<&Path> {
+        self.files.get(&stream).and_then(|&(stream, _)| self.target.path(stream))
     }
 
     /// Gives every file the size that it had in the full: what a full has beyond it is not part of it.
@@ -225,6 +300,38 @@ mod tests {
             assert_eq!(fs::read(root.path().join(&stream.name)).unwrap(), [0, 0, a, b, 0, 0, 0, 0, 7, 0]);
         }
         assert!(target.write(601, 0, &[1]).is_err());
+    }
+
+    #[test]
+    fn of_what_was_left_only_what_belongs_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for directory in ["d", "old", "mark", "d/mark"] {
+            fs::create_dir(at(directory)).unwrap();
+        }
+        for name in ["d/kept", "d/emptied", "d/other", "old/x", "mark/y"] {
+            fs::write(at(name), "something").unwrap();
+        }
+        fs::write(at("outside"), "outside").unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("d/link")).unwrap();
+        fs::hard_link(at("outside"), at("d/twice")).unwrap();
+        let names = ["d/kept", "d/emptied", "d/link", "d/twice", "new/made", "outside/below"];
+        let streams: Vec<_> = (1..).zip(names).map(|(id, name)| stream(id, name, 5)).collect();
+        let target =
+            DirectoryTarget::adopt(root.path(), &streams, &|stream| stream.id != 2, &|name| name == "mark").unwrap();
+        let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+        assert_eq!(
+            (read("d/kept"), read("d/emptied"), read("mark/y")),
+            ("something".into(), String::new(), "something".into())
+        );
+        assert!(!at("old").exists() && !at("d/other").exists() && !at("d/mark").exists() && at("outside").is_dir());
+        assert_eq!((read("d/link"), read("d/twice")), (String::new(), String::new()));
+        target.finish().unwrap();
+        assert_eq!(read("d/kept"), "somet");
+        assert!(
+            DirectoryTarget::adopt(root.path(), &[stream(1, "b", 1), stream(2, "b", 1)], &|_| true, &|_| false)
+                .is_err()
+        );
     }
 
     #[test]

@@ -91,6 +91,12 @@ impl Unpack<'_> {
             tally: Tally::new(&header, streams_of(set)?, None, false)?,
             layers: header.open.then_some(layers),
         };
+        if header.open {
+            // What no run writes is zero. Where nothing lies under layers, every byte has its run.
+            wanted
+                .all_parts()
+                .try_for_each(|(stream, part)| self.target.zero(stream, part.start, part.end - part.start))?;
+        }
         let target = Clipped { target: self.target, wanted };
         let counts = Counts::default();
         let clipped = Unpack { target: &target, ..*self };

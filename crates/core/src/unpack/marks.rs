@@ -111,15 +111,14 @@ impl Marks {
         self.parts(stream, range).next().is_some()
     }
 
-    /// Bytes in marked chunks.
-    pub fn bytes(&self) -> u64 {
-        let marked = self.chunks().filter(|chunk| self.is_marked(&self.streams[chunk.stream], chunk.range.start));
-        marked.map(|chunk| chunk.range.end - chunk.range.start).sum()
+    /// The parts of all streams that are marked, by the number of the stream.
+    pub fn all_parts(&self) -> impl Iterator<Item = (u16, Range<u64>)> {
+        self.streams.iter().flat_map(|stream| self.parts(stream.id, 0..stream.size).map(|part| (stream.id, part)))
     }
 
-    /// Bytes of all streams.
-    pub fn all_bytes(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.size).sum()
+    /// Bytes in marked chunks.
+    pub fn bytes(&self) -> u64 {
+        self.all_parts().map(|(_, part)| part.end - part.start).sum()
     }
 }
 
@@ -141,7 +140,8 @@ mod tests {
         assert_eq!(parts(6 * MIB - 1..7 * MIB), vec![6 * MIB - 1..6 * MIB]);
         assert!(!marks.touches(7, 2 * MIB..5 * MIB) && !marks.touches(9, 0..3) && !marks.touches(1, 0..3));
         assert!(marks.touches(7, 2 * MIB..5 * MIB + 1) && !marks.touches(7, 5..5));
-        assert_eq!((marks.bytes(), marks.all_bytes()), (3 * MIB + 5, 10 * MIB + 8));
+        assert_eq!(marks.bytes(), 3 * MIB + 5);
+        assert_eq!(marks.all_parts().map(|(id, _)| id).collect::<Vec<_>>(), [7, 7, 7]);
     }
 
     #[test]
