@@ -9,6 +9,8 @@ mod bad_stores;
 mod copy_to;
 mod database;
 mod differential;
+#[cfg(all(feature = "azure", feature = "gcs"))]
+mod emulators;
 mod few_threads;
 mod forge;
 mod forged_media;

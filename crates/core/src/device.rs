@@ -7,10 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
+use crate::object_url;
 
-const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, s3://bucket/key, s3://bucket/prefix/, nul: or - (a pipe); write ./NAME for a file whose name has a colon";
-/// The longest key of an object, in bytes, less `.claim`.
-const KEY_MAX: usize = 1024 - 6;
+pub use crate::object_url::{BucketName, Service};
+
+const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, s3://bucket/key, s3://bucket/prefix/ (az:// and gs:// likewise), nul: or - (a pipe); write ./NAME for a file whose name has a colon";
 
 /// A device, as written and as understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,14 +30,14 @@ pub enum Place {
     /// One object in a store.
     Object {
         /// Its bucket.
-        bucket: String,
+        bucket: BucketName,
         /// Its key, not empty, without a `/` at its end.
         key: String,
     },
     /// A prefix of keys in a store, in which names are made or found as in a directory.
     Prefix {
         /// Its bucket.
-        bucket: String,
+        bucket: BucketName,
         /// Empty, or ending in `/`.
         prefix: String,
     },
@@ -52,7 +53,7 @@ pub enum Identity {
     /// The path without symbolic links, `.` and `..`.
     Path(PathBuf),
     /// Bucket and key, at the endpoint that the environment names.
-    Object(String, String),
+    Object(BucketName, String),
     /// The only pipe a process has.
     Pipe,
 }
@@ -71,8 +72,10 @@ impl Device {
                 Some("nul") if text.len() == "nul:".len() => Place::Null,
                 Some("nul") => return Err(refuse(text, "nul: has no path")),
                 Some("file") => place_of(path_of_url(text)?),
-                Some("s3") => place_in_store(text)?,
-                Some(_) => return Err(refuse(text, "unknown scheme")),
+                Some(scheme) => match Service::of_scheme(scheme) {
+                    Some(service) => place_in_store(text, service)?,
+                    None => return Err(refuse(text, object_url::why_not(text).unwrap_or("unknown scheme"))),
+                },
             },
         };
         if let Place::File(path) | Place::Directory(path) = &place
@@ -93,9 +96,10 @@ impl Device {
     }
 
     /// The device that is an object.
-    pub fn object(bucket: &str, key: &str) -> Self {
-        let place = Place::Object { bucket: bucket.to_owned(), key: key.to_owned() };
-        Self { text: format!("s3://{bucket}/{key}"), place }
+    pub fn object(bucket: impl Into<BucketName>, key: &str) -> Self {
+        let bucket = bucket.into();
+        let text = format!("{bucket}/{key}");
+        Self { text, place: Place::Object { bucket, key: key.to_owned() } }
     }
 
     /// The device that is the file at `path`.
@@ -166,7 +170,8 @@ impl fmt::Display for Device {
 }
 
 fn refuse(text: &str, why: &str) -> Error {
-    Error::usage(format!("device `{}`", without_password(text)), why, KNOWN)
+    let shown = object_url::without_signature(&without_password(text)).into_owned();
+    Error::usage(format!("device `{shown}`"), why, KNOWN)
 }
 
 /// A URL as it may be shown: what stands for a password is `***`. Paths and `file:` URLs have none and stay as they are.
@@ -197,6 +202,11 @@ fn scheme(text: &str) -> Option<&'static str> {
     ];
     let (before, after) = text.split_once(':')?;
     let known = WORDS.iter().find(|word| before.eq_ignore_ascii_case(word)).copied();
+    let known = known.or_else(|| {
+        // Too short to be reserved before a lone colon.
+        let service = [Service::Azure, Service::Google].into_iter().map(Service::scheme);
+        service.into_iter().find(|scheme| before.eq_ignore_ascii_case(scheme) && after.starts_with("//"))
+    });
     let well_formed = before.starts_with(|first: char| first.is_ascii_alphabetic())
         && before.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
     match known {
@@ -234,31 +244,9 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
-/// Bucket and key in `s3://bucket/key`. A key is taken as it is written: `%`, `?` and `#` are letters like others.
-fn place_in_store(text: &str) -> Result<Place> {
-    let rest = text["s3:".len()..].strip_prefix("//");
-    let rest = rest.ok_or_else(|| refuse(text, "two slashes follow `s3:`: s3://bucket/key"))?;
-    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-    if bucket.contains('@') {
-        let why = "keys do not belong into a URL: they are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-        return Err(refuse(text, why));
-    }
-    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || ".-".contains(letter);
-    if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(allowed) {
-        return Err(refuse(text, "the name of a bucket has 3 to 63 lower-case letters, digits, dots and hyphens"));
-    }
-    if key.len() > KEY_MAX {
-        return Err(refuse(text, &format!("the key is longer than {KEY_MAX} bytes")));
-    }
-    let parts = key.strip_suffix('/').unwrap_or(key);
-    let odd = |part: &str| part.is_empty() || part == "." || part == "..";
-    if !parts.is_empty() && parts.split('/').any(odd) || key == "/" {
-        return Err(refuse(text, "the parts of a key are not empty, `.` or `..`"));
-    }
-    if key.chars().any(char::is_control) {
-        return Err(refuse(text, "a key has no control characters"));
-    }
-    let (bucket, key) = (bucket.to_owned(), key.to_owned());
+/// Bucket and key in the URL of an object.
+fn place_in_store(text: &str, service: Service) -> Result<Place> {
+    let (bucket, key) = object_url::parsed(text, service).map_err(|why| refuse(text, &why))?;
     Ok(if key.is_empty() || key.ends_with('/') {
         Place::Prefix { bucket, prefix: key }
     } else {
@@ -329,6 +317,11 @@ mod tests {
             assert_eq!(place(directory), Place::Directory(directory.into()));
         }
         let object = |key: &str| Place::Object { bucket: "bucket".into(), key: key.into() };
+        let at = |service: Service| BucketName { service, name: "bucket".into() };
+        assert_eq!(place("az://bucket/a/b.bore"), Place::Object { bucket: at(Service::Azure), key: "a/b.bore".into() });
+        assert_eq!(place("GS://bucket/a/"), Place::Prefix { bucket: at(Service::Google), prefix: "a/".into() });
+        assert_eq!(Device::parse("gs://bucket/").unwrap().join("b").unwrap().to_string(), "gs://bucket/b");
+        assert_eq!((place("az:x"), place("gs:x")), (Place::File("az:x".into()), Place::File("gs:x".into())));
         let prefix = |prefix: &str| Place::Prefix { bucket: "bucket".into(), prefix: prefix.into() };
         assert_eq!(place("s3://bucket/a/b.bore"), object("a/b.bore"));
         assert_eq!(place("S3://bucket/a%20b?c#d"), object("a%20b?c#d"));
@@ -425,5 +418,8 @@ mod tests {
         assert_eq!(url.identity().unwrap(), identity("real/new"));
         assert_eq!(Device::parse("nul:").unwrap().identity(), None);
         assert_eq!(Device::parse("-").unwrap().identity(), Some(Identity::Pipe));
+        let object = |url: &str| Device::parse(url).unwrap().identity();
+        assert_eq!(object("s3://one/a"), object("S3://one/a"));
+        assert_ne!(object("s3://one/a"), object("gs://one/a"), "buckets of one name in two services");
     }
 }

@@ -17,6 +17,7 @@ pub mod io;
 mod map_scratch;
 pub mod media;
 pub mod meter;
+mod object_url;
 pub mod pipeline;
 pub mod plan;
 pub mod pool;

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{BucketName, Device, Place};
 use fullbore_core::sink::{CLAIM, leftovers, real_name};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -119,7 +119,7 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
 }
 
 /// The objects of a prefix, but for claims on keys.
-fn list_prefix(bucket: &str, prefix: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
+fn list_prefix(bucket: &BucketName, prefix: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
     let listed = stores.bucket(bucket)?.list(prefix)?.into_iter().filter(|object| !object.key.ends_with(CLAIM));
     into.extend(listed.map(|object| Candidate {
         device: Device::object(bucket, &object.key),

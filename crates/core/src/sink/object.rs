@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::partial::Partial;
 use super::parts::PartSizes;
 use super::{DeviceAccount, Options, Sink, out_of_order};
+use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::media::FAMILY_MAGIC;
@@ -87,7 +88,7 @@ impl ObjectSink {
     ///
     /// # Errors
     /// Before anything is written: what the store refuses, an object under that key without `init`, another backup that has the claim.
-    pub fn create(device: &str, bucket: &str, key: &str, options: &Options) -> Result<Self> {
+    pub fn create(device: &str, bucket: &BucketName, key: &str, options: &Options) -> Result<Self> {
         let stores = options.stores.clone();
         let bucket = stores.bucket(bucket)?;
         if options.init {
@@ -426,10 +427,7 @@ impl Sink for ObjectSink {
 
     fn account(&self) -> DeviceAccount {
         let warnings = self.warnings.clone();
-        DeviceAccount {
-            warnings,
-            ..DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
-        }
+        DeviceAccount { warnings, ..DeviceAccount::new(self.bucket.shown(), &self.statistics, false) }
     }
 
     #[cfg(any(test, feature = "testkit"))]

@@ -2,27 +2,25 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
-use object_store::multipart::{MultipartStore, PartId};
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetResult,
-    HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutPayload, RetryConfig, TagSet,
+    BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetResult, ObjectStoreExt, PutMode, PutPayload,
+    RetryConfig,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::client::{Client, Manner, SET};
 use super::endure::{Endurance, Tried};
 use super::failure::{has_no_multipart, is_absent};
-use super::object_options::{Encryption, ObjectLock};
-use super::signed::Signed;
-use super::small::with_checksum;
-use super::{Control, cut_off, explained, in_the_end, profile};
+use super::{Control, cut_off, explained, in_the_end};
+use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
 
@@ -36,28 +34,12 @@ const ALL_RETRIES: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long it may take to be connected.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The metadata of an object that says which set it belongs to: how a lost answer to the last request is told from a failure.
-const SET: &str = "fullbore-set";
-/// The most parts of an object in most stores, and in those whose hosts end so.
-const PARTS_MOST: u64 = 10_000;
-const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
-
-/// What the environment says of encryption: its algorithm and the name of a key.
-const ENCRYPTION: [&str; 2] = ["AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID"];
 
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
-    name: String,
-    pub(super) store: AmazonS3,
-    /// The same store, which asks for a lock with each request: for those alone that begin an object.
-    locking: Option<AmazonS3>,
+    name: BucketName,
+    pub(super) client: Client,
     pub(super) control: Arc<Control>,
-    /// What is asked for with each object: by an option, or by the environment.
-    pub(super) encryption: Option<Encryption>,
-    parts_most: u64,
-    options: ClientOptions,
-    region: Option<String>,
-    signed: Mutex<Option<Arc<Signed>>>,
     handle: Handle,
 }
 
@@ -124,151 +106,38 @@ where
     }
 }
 
-/// How connections are made: whom to trust, and how long one try may take.
-fn client_options(control: &Control) -> Result<ClientOptions> {
-    let one_try = control.patience / ONE_TRY;
-    let mut options = ClientOptions::new().with_timeout(one_try).with_connect_timeout(one_try.min(CONNECT));
-    if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
-        let pem = std::fs::read(path).map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
-        let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
-        if certificates.is_empty() {
-            let why = "holds no certificates";
-            return Err(Error::usage(
-                format!("AWS_CA_BUNDLE={path}"),
-                why,
-                "name a file with certificates in PEM form",
-            ));
-        }
-        for certificate in certificates {
-            options = options.with_root_certificate(certificate);
-        }
-    }
-    Ok(options)
-}
-
-/// What is asked for by an option, or by the environment.
-fn encryption(control: &Control) -> Result<Option<Encryption>> {
-    if control.objects.encryption.is_some() {
-        return Ok(control.objects.encryption.clone());
-    }
-    let setting =
-        |name: &str| control.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let Some(algorithm) = setting(ENCRYPTION[0]).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let key = setting(ENCRYPTION[1]).filter(|_| algorithm.starts_with("aws:kms"));
-    let text = key.map_or_else(|| algorithm.to_owned(), |key| format!("{algorithm}:{key}"));
-    Encryption::parse(ENCRYPTION[0], &text).map(Some)
-}
-
-/// The crate's names for it.
-fn encryption_settings(encryption: &Encryption) -> Vec<(&'static str, String)> {
-    let mut settings = vec![("aws_server_side_encryption", encryption.algorithm.to_owned())];
-    settings.extend(encryption.key.clone().map(|key| ("aws_sse_kms_key_id", key)));
-    settings
-}
-
-fn lock_headers(lock: &ObjectLock) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
-        ("x-amz-object-lock-mode", lock.mode.to_string()),
-        ("x-amz-object-lock-retain-until-date", lock.until.to_string()),
-    ] {
-        // Letters, digits and hyphens, as both are made of.
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    }
-    headers
-}
-
-/// The host of `https://host:port/path`.
-fn host_of(endpoint: &str) -> String {
-    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    host.rsplit_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase()
-}
-
-impl Bucket {
-    pub(super) fn open(name: &str, control: Arc<Control>, handle: Handle) -> Result<Self> {
-        let thing = format!("s3://{name}");
-        let patience = control.patience;
-        let retry = RetryConfig {
+/// How connections are made: how long one try may take, and how often it is tried.
+fn manner(patience: Duration) -> Manner {
+    let one_try = patience / ONE_TRY;
+    Manner {
+        options: ClientOptions::new().with_timeout(one_try).with_connect_timeout(one_try.min(CONNECT)),
+        retry: RetryConfig {
             backoff: BackoffConfig::default(),
             max_retries: RETRIES,
             retry_timeout: patience / ALL_RETRIES,
-        };
-        let mut builder = AmazonS3Builder::new().with_retry(retry);
-        // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
-        builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
-        // An option may say another encryption than the environment: it is set below, and not half of each.
-        let ours = |name: &str| ENCRYPTION.contains(&name);
-        for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
-            if ours(name) {
-                continue;
-            }
-            if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
-                builder = builder.with_config(key, value);
-            }
-        }
-        let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
-        let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key)).unwrap_or_default();
-        let mut options = client_options(&control)?;
-        if endpoint.to_ascii_lowercase().starts_with("http://") {
-            // Whoever writes http:// means it.
-            options = options.with_allow_http(true);
-        }
-        let encryption = encryption(&control)?;
-        for (name, value) in encryption.iter().flat_map(encryption_settings) {
-            let key = name.parse::<AmazonS3ConfigKey>().map_err(|error| explained("open", &thing, &error))?;
-            builder = builder.with_config(key, value);
-        }
-        builder = builder.with_bucket_name(name).with_client_options(options.clone());
-        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
-        let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
-        let locked = |lock| options.clone().with_default_headers(lock_headers(lock));
-        let locking =
-            control.objects.lock.as_ref().map(|lock| build(builder.clone().with_client_options(locked(lock))));
-        let store = build(builder)?;
-        let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
-        let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
-        Ok(Self {
-            name: name.to_owned(),
-            store,
-            locking: locking.transpose()?,
-            control,
-            encryption,
-            parts_most,
-            options,
-            region,
-            signed: Mutex::default(),
-            handle,
-        })
+        },
+    }
+}
+
+impl Bucket {
+    pub(super) fn open(name: &BucketName, control: Arc<Control>, handle: Handle) -> Result<Self> {
+        let client = Client::open(name, &control, &manner(control.patience))?;
+        Ok(Self { name: name.clone(), client, control, handle })
     }
 
     /// The most parts that an object may have here.
     pub fn parts_most(&self) -> u64 {
-        self.parts_most
-    }
-
-    /// Who sends what the crate has no method for; its connections are made when the first is needed.
-    pub(super) fn signed(&self) -> object_store::Result<Arc<Signed>> {
-        let mut signed = self.signed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(signed) = &*signed {
-            return Ok(Arc::clone(signed));
-        }
-        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.region.clone())?))))
+        self.client.parts_most()
     }
 
     /// The object as a user names it.
     pub fn url(&self, key: &str) -> String {
-        format!("s3://{}/{key}", self.name)
+        format!("{}/{key}", self.name)
     }
 
-    /// The bucket's name.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The bucket as a user names it: `s3://bucket`.
+    pub fn shown(&self) -> String {
+        self.name.to_string()
     }
 
     pub(super) fn path(&self, key: &str) -> Result<Path> {
@@ -334,11 +203,11 @@ impl Bucket {
 
     async fn head_of(&self, path: &Path) -> object_store::Result<Option<Head>> {
         let options = GetOptions { head: true, ..GetOptions::default() };
-        match self.store.get_opts(path, options).await {
+        match self.client.objects().get_opts(path, options).await {
             Ok(found) => Ok(Some(Head {
                 size: found.meta.size,
                 tag: found.meta.e_tag.clone(),
-                set: found.attributes.get(&Attribute::Metadata(SET.into())).map(|set| set.to_string()),
+                set: found.attributes.get(&self.client.metadata(SET)).map(|set| set.to_string()),
             })),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
@@ -352,7 +221,7 @@ impl Bucket {
 
     async fn get(&self, path: &Path, range: Range<u64>, tag: Option<String>) -> object_store::Result<GetResult> {
         let options = GetOptions { range: Some(range.into()), if_match: tag, ..GetOptions::default() };
-        self.store.get_opts(path, options).await
+        self.client.objects().get_opts(path, options).await
     }
 
     async fn bytes(&self, path: &Path, range: Range<u64>, tag: Option<String>) -> object_store::Result<Bytes> {
@@ -444,7 +313,7 @@ impl Bucket {
         let path =
             if prefix.trim_end_matches('/').is_empty() { None } else { Some(self.path(prefix.trim_end_matches('/'))?) };
         self.ask(prefix, async {
-            let once = || self.store.list_with_delimiter(path.as_ref());
+            let once = || self.client.objects().list_with_delimiter(path.as_ref());
             let found = persistently(self.control.patience, once).await;
             let found = found.map_err(|error| explained("list", &self.url(prefix), &error))?;
             let listed = found.objects.into_iter().map(|object| Listed {
@@ -461,12 +330,12 @@ impl Bucket {
         let path = self.path(key)?;
         let ours = Bytes::from(bytes);
         let once = || async {
-            let options = with_checksum(&ours, PutMode::Create);
-            match self.store.put_opts(&path, PutPayload::from_bytes(ours.clone()), options).await {
+            let options = self.with_checksum(&ours, PutMode::Create);
+            match self.client.objects().put_opts(&path, PutPayload::from_bytes(ours.clone()), options).await {
                 Ok(_) => Ok(true),
                 // It may be ours: the answer to an earlier try was lost.
                 Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
-                    Ok(self.store.get(&path).await?.bytes().await? == ours)
+                    Ok(self.client.objects().get(&path).await?.bytes().await? == ours)
                 }
                 Err(error) => Err(error),
             }
@@ -496,30 +365,15 @@ impl Bucket {
     pub fn remove(&self, key: &str) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
-            match persistently(self.control.patience, || self.store.delete(&path)).await {
-                Ok(()) => Ok(()),
-                Err(error) if is_absent(&error) => Ok(()),
-                Err(error) => Err(explained("remove", &self.url(key), &error)),
-            }
+            let removed = persistently(self.control.patience, || self.client.remove(&path)).await;
+            removed.map_err(|error| explained("remove", &self.url(key), &error))
         })
     }
 
     /// Begins an object of the media set `set`: nobody sees it before it is completed.
     pub fn begin(&self, key: &str, set: &str) -> Result<Upload> {
         let path = self.path(key)?;
-        let mut attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
-        let objects = &self.control.objects;
-        if let Some(class) = &objects.storage_class {
-            attributes.insert(Attribute::StorageClass, class.clone().into());
-        }
-        let mut tags = TagSet::default();
-        objects.tags.iter().for_each(|(key, value)| tags.push(key, value));
-        let store = self.locking.as_ref().unwrap_or(&self.store);
-        let once = || {
-            let (attributes, tags) = (attributes.clone(), tags.clone());
-            let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
-            store.create_multipart_opts(&path, options)
-        };
+        let once = || self.client.begin(&path, set, &self.control.objects);
         self.ask(key, async {
             let begun = persistently(self.control.patience, once).await;
             begun.map(Upload).map_err(|error| {
@@ -535,9 +389,8 @@ impl Bucket {
         let (path, url) = (self.path(key)?, self.url(key));
         let mut endurance = Endurance::new(&self.control, &url);
         loop {
-            let once = async {
-                Tried::of(self.store.put_part(&path, &upload.0, number, payload.clone()).await, "write", &url)
-            };
+            let sent = || self.client.write_part(&path, &upload.0, number, payload.clone());
+            let once = async { Tried::of(self.client.again(self.control.patience, sent).await, "write", &url) };
             if let Some(part) = endurance.tried(once).await? {
                 return Ok(Part(part));
             }
@@ -548,17 +401,16 @@ impl Bucket {
     pub fn complete(&self, key: &str, upload: &Upload, parts: Vec<Part>) -> Result<()> {
         let path = self.path(key)?;
         let parts: Vec<PartId> = parts.into_iter().map(|part| part.0).collect();
-        self.ask_on(key, "complete", || self.store.complete_multipart(&path, &upload.0, parts.clone())).map(drop)
+        let put = || self.client.complete(&path, &upload.0, parts.clone());
+        self.ask_on(key, "complete", || self.client.again(self.control.patience, put))
     }
 
     /// Gives up an upload: its parts go. Also when the job is stopped.
     pub fn abort(&self, key: &str, upload: &Upload) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
-            match persistently(self.control.patience, || self.store.abort_multipart(&path, &upload.0)).await {
-                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(explained("give up the upload of", &self.url(key), &error)),
-            }
+            let aborted = persistently(self.control.patience, || self.client.abort(&path, &upload.0)).await;
+            aborted.map_err(|error| explained("give up the upload of", &self.url(key), &error))
         })
     }
 }

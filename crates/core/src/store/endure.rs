@@ -11,8 +11,10 @@ use crate::error::{Error, Result};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// What a store answers that will be able to do it later. Answers without a code come from the network, or from what stands before the store.
-const LATER: [&str; 7] = [
+const LATER: [&str; 9] = [
     "InternalError",
+    "ServerBusy",
+    "OperationTimedOut",
     "ServiceUnavailable",
     "SlowDown",
     "RequestTimeout",
@@ -52,7 +54,9 @@ fn is_away(error: &StoreError) -> bool {
     match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
         Some((code, _)) => LATER.contains(&code),
         // Nobody's connection is trusted later that is not now, and a name or a key does not appear by itself.
-        None => !text.contains("certificate") && !text.contains("/latest/api/token"),
+        None => {
+            !["certificate", "/latest/api/token", "performing token request"].iter().any(|word| text.contains(word))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use object_store::Error as StoreError;
 
+use super::words;
 use crate::error::Error;
 
 /// The most of a store's own words that is shown, in characters.
@@ -139,15 +140,17 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     };
     // These say nothing: the message does.
     let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
-    if let Some((_, why, hint)) =
-        KNOWN.iter().find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
+    if let Some((_, why, hint)) = words::of(thing)
+        .iter()
+        .chain(&KNOWN)
+        .find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
     {
         let more = said("Message").map(|words| format!(" (the store says: {})", shortened(words))).unwrap_or_default();
-        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), *hint);
+        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), words::named(thing, hint));
     }
     let (why, hint) = match error {
-        StoreError::NotFound { .. } if said("Code").is_none_or(|code| code == "NoSuchKey") => {
-            ("it is not there", "check the name; `fullbore list --from s3://…/` shows what is")
+        _ if is_absent(error) => {
+            ("it is not there", "check the name; `fullbore list --from` a prefix that ends in `/` shows what is")
         }
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             ("the store does not allow it", "check the keys, and what the account may do in this bucket")
@@ -169,7 +172,8 @@ pub(super) fn is_absent(error: &StoreError) -> bool {
     let StoreError::NotFound { .. } = error else { return false };
     let text = whole_text(error);
     // To a HEAD nothing more is said.
-    !text.contains("<Code>") || text.contains("<Code>NoSuchKey</Code>")
+    !text.contains("<Code>")
+        || ["NoSuchKey", "BlobNotFound"].iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
 /// True where a store answers to the beginning of a multipart upload as one does that has none.

@@ -12,6 +12,8 @@ use super::signed::{
 use crate::error::{Error, Result};
 
 use super::Upload;
+#[cfg(feature = "azure")]
+use super::client::Client;
 
 /// What a store says of how it keeps an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,8 +37,7 @@ impl Bucket {
         body: &str,
     ) -> object_store::Result<Answer> {
         let path = if key.is_empty() { Path::default() } else { Path::parse(key)? };
-        let signed = self.signed()?;
-        persistently(self.control.patience, || signed.send(&self.store, method.clone(), &path, query, body)).await
+        persistently(self.control.patience, || self.client.tell(method.clone(), &path, query, body)).await
     }
 
     fn tells(&self, key: &str, method: Method, query: &[(&str, &str)], action: &str) -> Result<Answer> {
@@ -44,7 +45,7 @@ impl Bucket {
     }
 
     fn tells_of(&self, key: &str, method: Method, query: &[(&str, &str)], body: &str, action: &str) -> Result<Answer> {
-        let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
+        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
         let told =
             async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
         self.ask(key, told)
@@ -54,7 +55,7 @@ impl Bucket {
         if answer.is_success() {
             return Ok(answer);
         }
-        let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
+        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
         Err(explained(action, &thing, &refusal(&answer)))
     }
 
@@ -65,6 +66,9 @@ impl Bucket {
             return Ok(None);
         }
         let head = self.must(key, head, "look at")?;
+        if !self.client.is_s3() {
+            return Ok(Some(kept_by_policy(&head)));
+        }
         let text = |name: &str| head.header(name).map(str::to_owned);
         let until = head.header("x-amz-object-lock-retain-until-date").and_then(|until| until.parse().ok());
         Ok(Some(Kept {
@@ -194,10 +198,10 @@ impl Bucket {
         }
         // Some stores say the same of a bucket that they do not have.
         if self.tells("", Method::HEAD, &[], "look at")?.status == 404 {
-            return Err(explained("look at", &format!("s3://{}", self.name()), &no_bucket()));
+            return Err(explained("look at", &self.shown(), &no_bucket()));
         }
         Err(Error::refused(
-            format!("s3://{}", self.name()),
+            self.shown(),
             "has no Object Lock, and --lock-until asks for it",
             "make a bucket with Object Lock enabled (a store can do that only when it makes the bucket), or leave --lock-until out",
         ))
@@ -206,7 +210,7 @@ impl Bucket {
     /// What can be known after the claim was written and before the first part is: whether the store encrypts at all, and whether a
     /// lock can be seen.
     pub(crate) fn check_beforehand(&self, claim: &str) -> Result<()> {
-        if let Some(asked) = &self.encryption {
+        if let Some(asked) = self.client.encryption() {
             let kept = self.kept(claim)?.unwrap_or_default();
             if kept.encryption.as_deref() != Some(asked.algorithm) {
                 return Err(self.ignores_encryption(claim, &kept));
@@ -223,11 +227,11 @@ impl Bucket {
     /// Whether a completed object is kept as it was asked for. A store that ignored it must not pass for one that did it.
     pub fn check_kept(&self, key: &str) -> Result<()> {
         let objects = &self.control.objects;
-        if self.encryption.is_none() && objects.lock.is_none() {
+        if self.client.encryption().is_none() && objects.lock.is_none() {
             return Ok(());
         }
         let kept = self.kept(key)?.unwrap_or_default();
-        if let Some(asked) = &self.encryption
+        if let Some(asked) = self.client.encryption()
             && kept.encryption.as_deref() != Some(asked.algorithm)
         {
             return Err(self.ignores_encryption(key, &kept));
@@ -249,7 +253,7 @@ impl Bucket {
     }
 
     fn ignores_encryption(&self, key: &str, kept: &Kept) -> Error {
-        let asked = self.encryption.as_ref().map_or("none", |asked| asked.algorithm);
+        let asked = self.client.encryption().map_or("none", |asked| asked.algorithm);
         let shown = kept.encryption.as_deref().unwrap_or("none");
         Error::refused(
             self.url(key),
@@ -261,6 +265,11 @@ impl Bucket {
     /// The uploads under `prefix` that were begun, and neither completed nor aborted. They cost money, and nobody sees them.
     pub fn unfinished_uploads(&self, prefix: &str) -> Result<Vec<UnfinishedUpload>> {
         let action = "list the unfinished uploads of";
+        #[cfg(feature = "azure")]
+        if let Client::Azure(azure) = &self.client {
+            let once = || azure.unfinished_uploads(prefix);
+            return self.listed("", action, once);
+        }
         let mut found: Vec<UnfinishedUpload> = Vec::new();
         let (mut from, mut pages) = (Vec::new(), 0);
         loop {
@@ -298,6 +307,11 @@ impl Bucket {
     /// The parts that the store has of an unfinished upload, by number; nothing if there is no such upload.
     pub fn parts(&self, key: &str, upload: &Upload) -> Result<Option<Vec<UploadedPart>>> {
         let action = "list the parts of";
+        #[cfg(feature = "azure")]
+        if let Client::Azure(azure) = &self.client {
+            let path = self.path(key)?;
+            return self.listed(key, action, || azure.parts(&path, &upload.0));
+        }
         let mut found = Vec::new();
         let (mut from, mut pages) = (Vec::new(), 0);
         loop {
@@ -317,6 +331,16 @@ impl Bucket {
         }
     }
 
+    #[cfg(feature = "azure")]
+    fn listed<T, F>(&self, key: &str, action: &str, once: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
+        let found = async { persistently(self.control.patience, once).await };
+        self.ask(key, async { found.await.map_err(|error| explained(action, &thing, &error)) })
+    }
+
     fn page(&self, key: &str, fixed: &[(&str, &str)], from: &[(&'static str, String)], action: &str) -> Result<Answer> {
         let mut query = fixed.to_vec();
         query.extend(from.iter().map(|(name, value)| (*name, value.as_str())));
@@ -325,9 +349,23 @@ impl Bucket {
 
     fn endless(&self, action: &str) -> Error {
         Error::refused(
-            format!("s3://{}", self.name()),
+            self.shown(),
             format!("cannot {action} it: the listing does not end"),
             "do not trust this store with a backup",
         )
+    }
+}
+
+/// How a blob is kept where the container, or an operator, has said so: fullbore asks for nothing there. Google tells of it in
+/// its other interface only, and refuses to remove what it keeps.
+fn kept_by_policy(head: &Answer) -> Kept {
+    let until = head.header("x-ms-immutability-policy-until-date");
+    let until = until.and_then(|until| jiff::fmt::rfc2822::parse(until).ok()).map(|until| until.timestamp());
+    let mode = head.header("x-ms-immutability-policy-mode").unwrap_or("policy").to_owned();
+    Kept {
+        encryption: None,
+        lock: until.map(|until| (mode, until)),
+        legal_hold: head.header("x-ms-legal-hold") == Some("true"),
+        now: head.date(),
     }
 }

@@ -1,16 +1,27 @@
-//! Object stores that speak S3. The one place with async code: requests run on a small runtime of the job, and what it gives
+//! Object stores: what speaks S3, Azure Blob Storage, Google Cloud Storage. The one place with async code: requests run on a small runtime of the job, and what it gives
 //! to the rest of the program blocks, for no longer than the job's patience.
 //!
 //! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
 
+#[cfg(feature = "azure")]
+mod azure;
+#[cfg(feature = "azure")]
+mod azure_settings;
 mod bucket;
+mod client;
 mod endure;
 mod failure;
+#[cfg(feature = "gcs")]
+mod google;
 mod kept;
 mod object_options;
 mod profile;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+mod raw;
+mod s3;
 mod signed;
 mod small;
+mod words;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,6 +32,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+use crate::device::BucketName;
 use crate::error::{Error, Result};
 
 pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
@@ -36,6 +48,10 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a request looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(100);
+/// How the variables begin that say where stores are, and with which keys.
+const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+/// Where Google's own libraries find an emulator.
+const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 /// Threads that carry requests out. They hash and encrypt as well: one is not enough for two fast devices.
 const THREADS: usize = 2;
 
@@ -63,7 +79,7 @@ struct Control {
 #[derive(Default)]
 struct Open {
     runtime: Option<Runtime>,
-    buckets: BTreeMap<String, Arc<Bucket>>,
+    buckets: BTreeMap<BucketName, Arc<Bucket>>,
 }
 
 impl Drop for Open {
@@ -83,7 +99,7 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`), which give a request so long, all
+    /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`, `AZURE_…`, `GOOGLE_…`), which give a request so long, all
     /// its retries included.
     pub fn of_environment(patience: Duration) -> Self {
         Self::of_environment_keeping(patience, ObjectOptions::default())
@@ -93,7 +109,9 @@ impl Stores {
     pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        let settings = variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect();
+        let ours =
+            |name: &str| name == "HOME" || name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
+        let settings = variables.filter(|(name, _)| ours(name)).collect();
         Self::keeping(patience, settings, objects)
     }
 
@@ -108,21 +126,22 @@ impl Stores {
         Self { control: Arc::new(control), open: Arc::default() }
     }
 
-    /// The bucket of that name, at the endpoint and with the credentials of the environment (`AWS_…`). Asks the store nothing.
+    /// The bucket of that name, at the endpoint and with the credentials of the environment. Asks the store nothing.
     ///
     /// # Errors
-    /// The environment contradicts itself, or no thread can be had.
-    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+    /// The environment contradicts itself, the service is not built in, or no thread can be had.
+    pub fn bucket(&self, name: impl Into<BucketName>) -> Result<Arc<Bucket>> {
+        let name = name.into();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = open.buckets.get(name) {
+        if let Some(bucket) = open.buckets.get(&name) {
             return Ok(Arc::clone(bucket));
         }
         let handle = match &open.runtime {
             Some(runtime) => runtime.handle().clone(),
             None => open.runtime.insert(start()?).handle().clone(),
         };
-        let bucket = Arc::new(Bucket::open(name, Arc::clone(&self.control), handle)?);
-        open.buckets.insert(name.to_owned(), Arc::clone(&bucket));
+        let bucket = Arc::new(Bucket::open(&name, Arc::clone(&self.control), handle)?);
+        open.buckets.insert(name, Arc::clone(&bucket));
         Ok(bucket)
     }
 

@@ -109,30 +109,39 @@ impl Signed {
         *request.uri_mut() = url.as_str().parse().map_err(generic)?;
         let credential = store.credentials().get_credential().await?;
         AwsAuthorizer::new(&credential, "s3", &self.region).try_authorize(&mut request, None)?;
-        let response = self.client.execute(request).await.map_err(generic)?;
-        let (parts, body) = response.into_parts();
-        let (mut bytes, mut stream) = (Vec::new(), body.bytes_stream());
-        while let Some(more) = stream.next().await {
-            let more: Bytes = more.map_err(generic)?;
-            if bytes.len() + more.len() > ANSWER_MOST {
-                return Err(generic("the store's answer is longer than any that it should give"));
-            }
-            bytes.extend_from_slice(&more);
-        }
-        let answer = Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            body: String::from_utf8_lossy(&bytes).into_owned(),
-        };
-        let transient = answer.status >= 500 && answer.status != 501 || answer.status == 429;
-        if transient { Err(refusal(&answer)) } else { Ok(answer) }
+        answer(&self.client, request).await
     }
+}
+
+/// Sends a request; its answer, with what a service may say otherwise next time as [`StoreError::Generic`].
+pub(super) async fn answer(client: &HttpClient, request: HttpRequest) -> object_store::Result<Answer> {
+    let response = client.execute(request).await.map_err(generic)?;
+    let (parts, body) = response.into_parts();
+    let (mut bytes, mut stream) = (Vec::new(), body.bytes_stream());
+    while let Some(more) = stream.next().await {
+        let more: Bytes = more.map_err(generic)?;
+        if bytes.len() + more.len() > ANSWER_MOST {
+            return Err(generic("the store's answer is longer than any that it should give"));
+        }
+        bytes.extend_from_slice(&more);
+    }
+    let answer = Answer {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    let transient = answer.status >= 500 && answer.status != 501 || answer.status == 429;
+    if transient { Err(refusal(&answer)) } else { Ok(answer) }
 }
 
 /// An answer that is no success, as an error that tells code and message.
 pub(super) fn refusal(answer: &Answer) -> StoreError {
-    let known = answer.body.contains("<Code>");
-    generic(if known { answer.body.clone() } else { format!("the store answered with status {}", answer.status) })
+    // Azure says it in a header where there is no body.
+    match answer.header("x-ms-error-code") {
+        _ if answer.body.contains("<Code>") => generic(answer.body.clone()),
+        Some(code) => generic(format!("<Code>{code}</Code>")),
+        None => generic(format!("the store answered with status {}", answer.status)),
+    }
 }
 
 /// What stores say of a bucket that is not there.
@@ -140,12 +149,12 @@ pub(super) fn no_bucket() -> StoreError {
     generic("<Code>NoSuchBucket</Code>")
 }
 
-fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+pub(super) fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::Generic { store: "S3", source: source.into() }
 }
 
-/// A value in a query: everything but unreserved characters is escaped.
-fn encoded(text: &str) -> String {
+/// A value in a query, or a part of a path: everything but unreserved characters is escaped.
+pub(super) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -216,7 +225,7 @@ pub(super) fn element(body: &str, name: &str) -> Option<String> {
 }
 
 /// What is inside of each element of that name; none of them is inside of another.
-fn elements<'a>(body: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+pub(super) fn elements<'a>(body: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -226,7 +235,7 @@ fn elements<'a>(body: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-fn unescaped(text: &str) -> String {
+pub(super) fn unescaped(text: &str) -> String {
     let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&apos;", "'")];
     let text = named.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
     // Last: what it makes is not looked at again.

@@ -4,12 +4,11 @@
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use object_store::path::Path;
-use object_store::{
-    Attribute, Attributes, Error as StoreError, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload,
-};
+use object_store::{Attributes, GetOptions, PutMode, PutOptions, PutPayload};
 
 use super::bucket::persistently;
 use super::failure::is_absent;
+use super::signed::generic;
 use super::{Bucket, explained};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -19,28 +18,27 @@ const AT_ONCE: usize = 64;
 /// The metadata of a small object that tells the CRC-32C of its bytes, in hexadecimal digits.
 const CHECKSUM: &str = "fullbore-crc32c";
 
-/// How a small object is written: over what is there, or only where nothing is.
-pub(super) fn with_checksum(bytes: &[u8], mode: PutMode) -> PutOptions {
-    let attributes = Attributes::from_iter([(Attribute::Metadata(CHECKSUM.into()), digits(bytes))]);
-    PutOptions { mode, attributes, ..PutOptions::default() }
-}
-
 fn digits(bytes: &[u8]) -> String {
     format!("{:08x}", crc32c(bytes))
 }
 
-/// Refuses bytes that are not those that were written, so that they are asked for again. What somebody else wrote has no checksum.
-fn checked(bytes: Bytes, attributes: &Attributes) -> object_store::Result<Bytes> {
-    match attributes.get(&Attribute::Metadata(CHECKSUM.into())) {
-        Some(written) if written.as_ref() != digits(&bytes) => Err(StoreError::Generic {
-            store: "S3",
-            source: "its bytes are not those that were written: they were changed on their way, or in the store".into(),
-        }),
-        _ => Ok(bytes),
-    }
-}
-
 impl Bucket {
+    /// How a small object is written: over what is there, or only where nothing is.
+    pub(super) fn with_checksum(&self, bytes: &[u8], mode: PutMode) -> PutOptions {
+        let attributes = Attributes::from_iter([(self.client.metadata(CHECKSUM), digits(bytes))]);
+        PutOptions { mode, attributes, ..PutOptions::default() }
+    }
+
+    /// Refuses bytes that are not those that were written, so that they are asked for again. What somebody else wrote has no checksum.
+    fn checked(&self, bytes: Bytes, attributes: &Attributes) -> object_store::Result<Bytes> {
+        match attributes.get(&self.client.metadata(CHECKSUM)) {
+            Some(written) if written.as_ref() != digits(&bytes) => Err(generic(
+                "its bytes are not those that were written: they were changed on their way, or in the store",
+            )),
+            _ => Ok(bytes),
+        }
+    }
+
     /// Writes a small object, over whatever is under its key.
     ///
     /// # Errors
@@ -59,9 +57,9 @@ impl Bucket {
 
     async fn over(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path(key)?;
-        let options = with_checksum(&bytes, PutMode::Overwrite);
+        let options = self.with_checksum(&bytes, PutMode::Overwrite);
         let payload = PutPayload::from(bytes);
-        let once = || async { self.store.put_opts(&path, payload.clone(), options.clone()).await.map(drop) };
+        let once = || async { self.client.objects().put_opts(&path, payload.clone(), options.clone()).await.map(drop) };
         persistently(self.control.patience, once).await.map_err(|error| explained("write", &self.url(key), &error))
     }
 
@@ -92,11 +90,11 @@ impl Bucket {
 
     async fn small(&self, path: &Path, key: &str, most: u64) -> Result<Option<Bytes>> {
         let once = || async {
-            match self.store.get_opts(path, GetOptions::default()).await {
+            match self.client.objects().get_opts(path, GetOptions::default()).await {
                 Ok(found) if found.meta.size > most => Ok(Err(found.meta.size)),
                 Ok(found) => {
                     let attributes = found.attributes.clone();
-                    checked(found.bytes().await?, &attributes).map(|bytes| Ok(Some(bytes)))
+                    self.checked(found.bytes().await?, &attributes).map(|bytes| Ok(Some(bytes)))
                 }
                 Err(error) if is_absent(&error) => Ok(Ok(None)),
                 Err(error) => Err(error),

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::course::Course;
 use super::{Supply, under_way};
+use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::pool::{Buffer, Piece, Pool};
@@ -64,7 +65,7 @@ impl ObjectSupply {
     /// It is not there, or may not be read.
     pub fn open(
         device: &str,
-        bucket: &str,
+        bucket: &BucketName,
         key: &str,
         pool: &Arc<Pool>,
         queue_depth: usize,
@@ -213,7 +214,7 @@ impl Supply for ObjectSupply {
     }
 
     fn account(&self) -> DeviceAccount {
-        DeviceAccount::new(format!("s3://{}", self.bucket.name()), &self.statistics, false)
+        DeviceAccount::new(self.bucket.shown(), &self.statistics, false)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Real S3 servers for tests: `ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new())` is one, until it is dropped.
+//! Real S3 servers for tests, and emulators of Azure and Google: `ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new())` is one, until it is dropped.
 //!
 //! ```no_run
 //! use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions};
@@ -10,6 +10,8 @@
 //! store.start_again();
 //! ```
 
+mod emulators;
+mod google_front;
 mod options;
 mod process;
 
@@ -23,6 +25,8 @@ use tempfile::TempDir;
 
 use crate::s3_client::{Call, S3Client, elements};
 
+use emulators::azure_key;
+use google_front::GoogleFront;
 pub use options::{StoreKind, StoreOptions};
 use options::{cannot, free_port, make_certificates, random_keys};
 use process::Running;
@@ -49,6 +53,8 @@ pub struct ObjectStore {
     port: u16,
     client: S3Client,
     running: Option<Running>,
+    /// What Google's emulator lacks.
+    front: Option<GoogleFront>,
 }
 
 impl fmt::Debug for ObjectStore {
@@ -78,12 +84,13 @@ impl ObjectStore {
             fs::create_dir(directory.path().join(name)).map_err(cannot("make a directory"))?;
         }
         let (access_key, secret_key) = random_keys().map_err(cannot("make keys"))?;
+        let secret_key = if kind == StoreKind::Azurite { azure_key(&secret_key) } else { secret_key };
         let ca = options.tls.then(|| directory.path().join("tls/ca.pem"));
         if options.tls {
             make_certificates(&directory.path().join("tls"))?;
         }
         let client = S3Client { endpoint: String::new(), region: options.region.clone(), access_key, secret_key, ca };
-        let mut store = Self { kind, options: options.clone(), directory, port: 0, client, running: None };
+        let mut store = Self { kind, options: options.clone(), directory, port: 0, client, running: None, front: None };
         let mut attempts = 0;
         loop {
             store.port = free_port().map_err(cannot("find a free port"))?;
@@ -94,9 +101,14 @@ impl ObjectStore {
                 // Somebody else may have taken the port since.
                 Err(message) if attempts == 5 => return Err(message),
                 Err(_) => {}
-                Ok(()) => return Ok(store),
+                Ok(()) => break,
             }
         }
+        if kind == StoreKind::FakeGcs {
+            let server = format!("{HOST}:{}", store.port);
+            store.front = Some(GoogleFront::start(&server, store.secret_key()).map_err(cannot("start the front"))?);
+        }
+        Ok(store)
     }
 
     /// Ends the server as a power cut would, by SIGKILL. Its data stays.
@@ -120,7 +132,7 @@ impl ObjectStore {
 
     fn run(&mut self) -> Result<(), String> {
         let mut running = Running::start(self)?;
-        let (started, root) = (Instant::now(), Call::new("GET", "/"));
+        let (started, root) = (Instant::now(), self.proof_of_life());
         let why = loop {
             match self.client.send(&root) {
                 // Nobody else knows the secret: who says 200 is this server.
@@ -146,7 +158,7 @@ impl ObjectStore {
     /// # Panics
     /// If the server does not.
     pub fn make_bucket(&self, name: &str) {
-        self.client.demand(&Call::new("PUT", &format!("/{name}")));
+        self.demand_bucket(name);
     }
 
     /// Makes a bucket with Object Lock, and so with versions; the store was started with `StoreOptions::versioning`.
@@ -162,6 +174,14 @@ impl ObjectStore {
     /// # Panics
     /// If the server does not list them.
     pub fn objects(&self, bucket: &str) -> Vec<Object> {
+        match self.kind {
+            StoreKind::Versitygw | StoreKind::Minio => self.s3_objects(bucket),
+            StoreKind::Azurite => self.azure_objects(bucket),
+            StoreKind::FakeGcs => self.google_objects(bucket),
+        }
+    }
+
+    fn s3_objects(&self, bucket: &str) -> Vec<Object> {
         let (mut found, mut token): (Vec<Object>, Option<String>) = (Vec::new(), None);
         loop {
             let mut call = Call::new("GET", &format!("/{bucket}")).query("list-type", "2");
@@ -186,6 +206,9 @@ impl ObjectStore {
     /// # Panics
     /// If the server does not list them.
     pub fn uploads(&self, bucket: &str) -> Vec<(String, String)> {
+        if self.kind == StoreKind::Azurite {
+            return self.azure_uploads(bucket);
+        }
         let page = self.client.demand(&Call::new("GET", &format!("/{bucket}")).query("uploads", "")).text();
         let upload = |text: &String| {
             let part = |name: &str| elements(text, name).into_iter().next().unwrap_or_default();
@@ -229,13 +252,31 @@ impl ObjectStore {
         &self.client.region
     }
 
-    /// The environment in which any S3 client finds this store. With TLS, `AWS_CA_BUNDLE` is the authority.
+    /// The environment in which any client finds this store. With TLS, `AWS_CA_BUNDLE` is the authority.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
-        self.environment_at(self.endpoint())
+        let front = self.front.as_ref().map(GoogleFront::endpoint);
+        self.environment_at(front.as_deref().unwrap_or_else(|| self.endpoint()))
     }
 
     /// The same by way of another endpoint, such as a proxy's.
     pub fn environment_at(&self, endpoint: &str) -> Vec<(&'static str, String)> {
+        let ca = self.ca().map(|ca| ca.display().to_string());
+        match self.kind {
+            StoreKind::Versitygw | StoreKind::Minio => {}
+            StoreKind::Azurite => {
+                let mut environment = vec![
+                    ("AZURE_STORAGE_ENDPOINT", format!("{endpoint}/{}", self.access_key())),
+                    ("AZURE_STORAGE_ACCOUNT_NAME", self.access_key().to_owned()),
+                    ("AZURE_STORAGE_ACCOUNT_KEY", self.secret_key().to_owned()),
+                ];
+                environment.extend(ca.map(|ca| ("SSL_CERT_FILE", ca)));
+                return environment;
+            }
+            StoreKind::FakeGcs => {
+                let token = ("GOOGLE_BEARER_TOKEN", self.secret_key().to_owned());
+                return vec![("STORAGE_EMULATOR_HOST", endpoint.to_owned()), token];
+            }
+        }
         let mut environment = vec![
             ("AWS_ENDPOINT_URL", endpoint.to_owned()),
             ("AWS_ACCESS_KEY_ID", self.access_key().to_owned()),
@@ -244,7 +285,7 @@ impl ObjectStore {
             // A machine in the cloud would be asked who it is otherwise.
             ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
         ];
-        environment.extend(self.ca().map(|ca| ("AWS_CA_BUNDLE", ca.display().to_string())));
+        environment.extend(ca.map(|ca| ("AWS_CA_BUNDLE", ca)));
         environment
     }
 

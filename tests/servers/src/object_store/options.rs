@@ -17,6 +17,10 @@ pub enum StoreKind {
     Versitygw,
     /// MinIO: what benches use too.
     Minio,
+    /// Azurite: Microsoft's emulator of Azure Blob Storage.
+    Azurite,
+    /// fake-gcs-server: an emulator of Google Cloud Storage, without its multipart uploads.
+    FakeGcs,
 }
 
 impl StoreKind {
@@ -25,7 +29,19 @@ impl StoreKind {
         match self {
             Self::Versitygw => "versitygw",
             Self::Minio => "minio",
+            Self::Azurite => "azurite",
+            Self::FakeGcs => "fake-gcs",
         }
+    }
+
+    /// What installs it.
+    fn needs(self) -> &'static str {
+        if self == Self::Azurite { "node and npm" } else { "go" }
+    }
+
+    /// Whether it is installed, for tests of what is not installed everywhere.
+    pub fn is_installed(self) -> bool {
+        self.program().is_ok()
     }
 
     /// Where its program lies.
@@ -37,7 +53,10 @@ impl StoreKind {
         if !directory.join(name).join("installed").exists() {
             let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install-stores");
             let (directory, install) = (directory.display(), install.display());
-            return Err(format!("{name} is not installed in {directory}: run `{install} {name}` (minutes; needs go)"));
+            return Err(format!(
+                "{name} is not installed in {directory}: run `{install} {name}` (minutes; needs {})",
+                self.needs()
+            ));
         }
         Ok(directory.join(name).join("bin").join(name))
     }

@@ -118,6 +118,21 @@ fn command(store: &ObjectStore) -> Result<Command, String> {
             // It is on HTTPS when there are certificates in that directory.
             command.arg("--certs-dir").arg(place.join("tls")).arg(store.data());
         }
+        StoreKind::Azurite => {
+            command.env("AZURITE_ACCOUNTS", format!("{access_key}:{secret_key}"));
+            command.args(["--blobHost", HOST, "--blobPort", &store.port.to_string()]);
+            // Nothing of a test goes to Microsoft.
+            command.args(["--silent", "--disableTelemetry", "--location"]).arg(store.data());
+            if store.options.tls {
+                command.arg("--cert").arg(place.join("tls/public.crt"));
+                command.arg("--key").arg(place.join("tls/private.key"));
+            }
+        }
+        StoreKind::FakeGcs => {
+            command.args(["-scheme", "http", "-host", HOST, "-port", &store.port.to_string()]);
+            // Whom path-style requests are for.
+            command.args(["-public-host", &address, "-backend", "filesystem", "-filesystem-root"]).arg(store.data());
+        }
     }
     Ok(command)
 }

@@ -7,7 +7,7 @@ mod object_store {
     use std::time::Duration;
 
     use fullbore_core::Result;
-    use fullbore_core::device::Device;
+    use fullbore_core::device::{BucketName, Device, Service};
     use fullbore_core::io::Mode;
     use fullbore_core::sink::{self, Options, Sink};
     use fullbore_core::store::{Encryption, LockMode, ObjectLock, ObjectOptions, Stores};
@@ -15,22 +15,28 @@ mod object_store {
     use fullbore_core::testkit::{sink_conforms, supply_conforms};
     use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions};
 
-    fn stores(server: &ObjectStore) -> Stores {
+    pub(super) fn stores(server: &ObjectStore) -> Stores {
         Stores::new(Duration::from_secs(60), settings(server))
     }
 
     #[test]
     fn a_sink_and_a_supply_in_a_store_conform() {
-        let server = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new());
+        conform(StoreKind::Versitygw, Service::S3);
+    }
+
+    /// Sinks and supplies in a bucket of this server.
+    pub(super) fn conform(kind: StoreKind, service: Service) {
+        let server = ObjectStore::start(kind, &StoreOptions::new());
         server.make_bucket("media");
         let stores = stores(&server);
+        let media = BucketName { service, name: "media".to_owned() };
         let next = Cell::new(0);
         let make = |name: &str| -> Result<Box<dyn Sink>> {
             next.set(next.get() + 1);
             let set_id = format!("0192f0c1-2b3a-7c4d-8e5f-{:012}", next.get());
-            sink::open(&Device::object("media", name), Options { stores: stores.clone(), ..Options::new(set_id) })
+            sink::open(&Device::object(&media, name), Options { stores: stores.clone(), ..Options::new(set_id) })
         };
-        let bucket = stores.bucket("media").unwrap();
+        let bucket = stores.bucket(&media).unwrap();
         let read_back = |name: &str| match bucket.head(name).unwrap() {
             Some(head) if head.size > 0 => bucket.read(name, 0..head.size, None).unwrap().to_vec(),
             _ => Vec::new(),
@@ -45,11 +51,11 @@ mod object_store {
             count.set(count.get() + 1);
             let name = format!("supply-{}", count.get());
             assert!(bucket.put_new(&name, bytes.to_vec()).unwrap());
-            supply::open(&Device::object("media", &name), pool, 3, Mode::Auto, &stores).unwrap()
+            supply::open(&Device::object(&media, &name), pool, 3, Mode::Auto, &stores).unwrap()
         });
     }
 
-    fn settings(server: &ObjectStore) -> Vec<(String, String)> {
+    pub(super) fn settings(server: &ObjectStore) -> Vec<(String, String)> {
         server.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -86,7 +92,7 @@ mod object_store {
     }
 
     /// Sends two parts at once; what was sent, by number and size.
-    fn send_two_parts(
+    pub(super) fn send_two_parts(
         bucket: &Arc<fullbore_core::store::Bucket>,
         key: &str,
         upload: &fullbore_core::store::Upload,
@@ -136,3 +142,6 @@ mod object_store {
         keeping(ObjectOptions::default()).unwrap();
     }
 }
+
+#[cfg(all(feature = "azure", feature = "gcs"))]
+mod emulators;

@@ -1,0 +1,244 @@
+//! What differs between the services that keep objects. Reading, listing and small objects are the same in all of them.
+
+use std::future::Future;
+use std::time::Duration;
+
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::signer::Method;
+use object_store::{
+    Attribute, ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
+};
+
+use super::Control;
+#[cfg(feature = "azure")]
+use super::azure::Azure;
+use super::failure::is_absent;
+#[cfg(feature = "gcs")]
+use super::google::Google;
+use super::object_options::{Encryption, ObjectOptions};
+use super::s3::S3;
+use super::signed::Answer;
+use crate::device::{BucketName, Service};
+use crate::error::{Error, Result};
+
+/// The metadata of an object that says which set it belongs to: how a lost answer to the last request is told from a failure.
+pub(super) const SET: &str = "fullbore-set";
+
+/// How connections are made and requests tried again, in all services.
+pub(super) struct Manner {
+    pub retry: RetryConfig,
+    pub options: ClientOptions,
+}
+
+impl Manner {
+    /// `options` as this endpoint needs them: whoever writes http:// means it.
+    pub fn options_for(&self, options: &ClientOptions, endpoint: &str) -> ClientOptions {
+        let plain = endpoint.to_ascii_lowercase().starts_with("http://");
+        if plain { options.clone().with_allow_http(true) } else { options.clone() }
+    }
+}
+
+/// Who is asked.
+pub(super) enum Client {
+    S3(Box<S3>),
+    #[cfg(feature = "azure")]
+    Azure(Box<Azure>),
+    #[cfg(feature = "gcs")]
+    Google(Box<Google>),
+}
+
+impl Client {
+    /// Opens a bucket. Asks the service nothing.
+    pub fn open(name: &BucketName, control: &Control, manner: &Manner) -> Result<Self> {
+        if name.service != Service::S3 {
+            refuse_options(name, &control.objects)?;
+        }
+        match name.service {
+            Service::S3 => Ok(Self::S3(Box::new(S3::open(&name.name, control, manner)?))),
+            #[cfg(feature = "azure")]
+            Service::Azure => Ok(Self::Azure(Box::new(Azure::open(&name.name, control, manner)?))),
+            #[cfg(not(feature = "azure"))]
+            Service::Azure => Err(not_built(name, "Azure Blob Storage", "azure")),
+            #[cfg(feature = "gcs")]
+            Service::Google => Ok(Self::Google(Box::new(Google::open(&name.name, control, manner)?))),
+            #[cfg(not(feature = "gcs"))]
+            Service::Google => Err(not_built(name, "Google Cloud Storage", "gcs")),
+        }
+    }
+
+    /// What all of them can do in the same way.
+    pub fn objects(&self) -> &dyn ObjectStore {
+        match self {
+            Self::S3(s3) => &s3.store,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => &azure.store,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => &google.store,
+        }
+    }
+
+    /// The metadata that is called so. Azure's names are those of C#, without hyphens.
+    pub fn metadata(&self, name: &'static str) -> Attribute {
+        match self {
+            #[cfg(feature = "azure")]
+            Self::Azure(_) => Attribute::Metadata(name.replace('-', "_").into()),
+            _ => Attribute::Metadata(name.into()),
+        }
+    }
+
+    /// The most parts of an object.
+    pub fn parts_most(&self) -> u64 {
+        match self {
+            Self::S3(s3) => s3.parts_most,
+            #[cfg(feature = "azure")]
+            Self::Azure(_) => super::azure::BLOCKS_MOST,
+            #[cfg(feature = "gcs")]
+            Self::Google(_) => super::google::PARTS_MOST,
+        }
+    }
+
+    /// The encryption that is asked for with each object, and looked up afterwards.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        match self {
+            Self::S3(s3) => s3.encryption.as_ref(),
+            // They encrypt always, and nothing is asked of them.
+            #[cfg(feature = "azure")]
+            Self::Azure(_) => None,
+            #[cfg(feature = "gcs")]
+            Self::Google(_) => None,
+        }
+    }
+
+    /// True for what speaks S3.
+    pub fn is_s3(&self) -> bool {
+        matches!(self, Self::S3(_))
+    }
+
+    /// Tries again what the crate does not send, and so does not try again.
+    pub async fn again<T, F>(&self, patience: Duration, once: impl FnMut() -> F) -> object_store::Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let mut once = once;
+        match self {
+            Self::S3(_) => once().await,
+            #[cfg(any(feature = "azure", feature = "gcs"))]
+            _ => super::bucket::persistently(patience, once).await,
+        }
+    }
+
+    /// Begins an object of the media set `set`; the id of its upload.
+    pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
+        match self {
+            Self::S3(s3) => s3.begin(path, set, objects).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(_) => Ok(super::azure::begin(set)),
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.begin(path, set).await,
+        }
+    }
+
+    /// Uploads part `number`, from 0.
+    pub async fn write_part(
+        &self,
+        path: &Path,
+        upload: &str,
+        number: usize,
+        payload: PutPayload,
+    ) -> object_store::Result<PartId> {
+        match self {
+            Self::S3(s3) => s3.store.put_part(path, &upload.to_owned(), number, payload).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.write_block(path, upload, number, payload).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.write_part(path, upload, number, payload).await,
+        }
+    }
+
+    /// Makes the object out of its parts.
+    pub async fn complete(&self, path: &Path, upload: &str, parts: Vec<PartId>) -> object_store::Result<()> {
+        match self {
+            Self::S3(s3) => s3.store.complete_multipart(path, &upload.to_owned(), parts).await.map(drop),
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.complete(path, upload, parts).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.store.complete_multipart(path, &upload.to_owned(), parts).await.map(drop),
+        }
+    }
+
+    /// Gives up an upload; as well if there is none.
+    pub async fn abort(&self, path: &Path, upload: &str) -> object_store::Result<()> {
+        let aborted = match self {
+            Self::S3(s3) => s3.store.abort_multipart(path, &upload.to_owned()).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.abort(path, upload).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.store.abort_multipart(path, &upload.to_owned()).await,
+        };
+        match aborted {
+            Err(StoreError::NotFound { .. }) => Ok(()),
+            aborted => aborted,
+        }
+    }
+
+    /// Removes an object; as well if there is none.
+    pub async fn remove(&self, path: &Path) -> object_store::Result<()> {
+        let removed = match self {
+            Self::S3(s3) => s3.store.delete(path).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.remove(path).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.store.delete(path).await,
+        };
+        match removed {
+            Err(error) if is_absent(&error) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Sends what the crate has no method for; one try. A body is of S3 alone.
+    pub async fn tell(
+        &self,
+        method: Method,
+        path: &Path,
+        query: &[(&str, &str)],
+        body: &str,
+    ) -> object_store::Result<Answer> {
+        match self {
+            Self::S3(s3) => s3.tell(method, path, query, body).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.tell(method, path, query).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.tell(method, path, query).await,
+        }
+    }
+}
+
+/// What is asked of S3 alone is not left out in silence elsewhere.
+fn refuse_options(name: &BucketName, objects: &ObjectOptions) -> Result<()> {
+    let asked = [
+        ("--sse", objects.encryption.is_some()),
+        ("--storage-class", objects.storage_class.is_some()),
+        ("--tag", !objects.tags.is_empty()),
+        ("--lock-until", objects.lock.is_some()),
+        ("--max-parts", objects.max_parts.is_some()),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => Err(Error::usage(
+            *flag,
+            format!("is for stores that speak S3, and {name} is in none"),
+            "leave it out; say it of the bucket itself, in its own settings",
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(not(all(feature = "azure", feature = "gcs")))]
+fn not_built(name: &BucketName, what: &str, feature: &str) -> Error {
+    Error::usage(
+        name.to_string(),
+        format!("is in {what}, and this program was built without that"),
+        format!("build it with the feature `{feature}`: cargo build --release --features {feature}"),
+    )
+}

@@ -1,0 +1,172 @@
+//! Buckets that speak S3.
+//!
+//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::multipart::MultipartStore;
+use object_store::path::Path;
+use object_store::signer::Method;
+use object_store::{
+    Attribute, Attributes, Certificate, ClientOptions, HeaderMap, HeaderValue, PutMultipartOptions, TagSet,
+};
+
+use super::client::{Manner, SET};
+use super::object_options::{Encryption, ObjectLock, ObjectOptions};
+use super::signed::{Answer, Signed};
+use super::{Control, explained, profile};
+use crate::error::{Error, Result};
+
+/// The most parts of an object in most stores, and in those whose hosts end so.
+const PARTS_MOST: u64 = 10_000;
+const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
+/// What the environment says of encryption: its algorithm and the name of a key.
+const ENCRYPTION: [&str; 2] = ["AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID"];
+
+/// A bucket.
+pub(super) struct S3 {
+    pub store: AmazonS3,
+    /// The same store, which asks for a lock with each request: for those alone that begin an object.
+    locking: Option<AmazonS3>,
+    /// What is asked for with each object: by an option, or by the environment.
+    pub encryption: Option<Encryption>,
+    pub parts_most: u64,
+    options: ClientOptions,
+    region: Option<String>,
+    signed: Mutex<Option<Arc<Signed>>>,
+}
+
+impl S3 {
+    pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
+        let thing = format!("s3://{name}");
+        let mut builder = AmazonS3Builder::new().with_retry(manner.retry.clone());
+        // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
+        builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
+        // An option may say another encryption than the environment: it is set below, and not half of each.
+        let ours = |name: &str| ENCRYPTION.contains(&name) || !name.starts_with("AWS_");
+        for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
+            if ours(name) {
+                continue;
+            }
+            if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
+                builder = builder.with_config(key, value);
+            }
+        }
+        let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
+        let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key)).unwrap_or_default();
+        let options = manner.options_for(&trusting(manner.options.clone(), control)?, &endpoint);
+        let encryption = encryption(control)?;
+        for (name, value) in encryption.iter().flat_map(encryption_settings) {
+            let key = name.parse::<AmazonS3ConfigKey>().map_err(|error| explained("open", &thing, &error))?;
+            builder = builder.with_config(key, value);
+        }
+        builder = builder.with_bucket_name(name).with_client_options(options.clone());
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
+        let locked = |lock| options.clone().with_default_headers(lock_headers(lock));
+        let locking =
+            control.objects.lock.as_ref().map(|lock| build(builder.clone().with_client_options(locked(lock))));
+        let store = build(builder)?;
+        let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
+        let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
+        let signed = Mutex::default();
+        Ok(Self { store, locking: locking.transpose()?, encryption, parts_most, options, region, signed })
+    }
+
+    /// Begins an object of the media set `set`.
+    pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
+        let mut attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
+        if let Some(class) = &objects.storage_class {
+            attributes.insert(Attribute::StorageClass, class.clone().into());
+        }
+        let mut tags = TagSet::default();
+        objects.tags.iter().for_each(|(key, value)| tags.push(key, value));
+        let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
+        self.locking.as_ref().unwrap_or(&self.store).create_multipart_opts(path, options).await
+    }
+
+    /// Sends what the crate has no method for; one try.
+    pub async fn tell(
+        &self,
+        method: Method,
+        path: &Path,
+        query: &[(&str, &str)],
+        body: &str,
+    ) -> object_store::Result<Answer> {
+        self.signed()?.send(&self.store, method, path, query, body).await
+    }
+
+    /// Who sends it; its connections are made when the first is needed.
+    fn signed(&self) -> object_store::Result<Arc<Signed>> {
+        let mut signed = self.signed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signed) = &*signed {
+            return Ok(Arc::clone(signed));
+        }
+        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.region.clone())?))))
+    }
+}
+
+/// Whom to trust besides the authorities that the machine trusts.
+fn trusting(mut options: ClientOptions, control: &Control) -> Result<ClientOptions> {
+    if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
+        let pem = std::fs::read(path).map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
+        let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        if certificates.is_empty() {
+            let why = "holds no certificates";
+            return Err(Error::usage(
+                format!("AWS_CA_BUNDLE={path}"),
+                why,
+                "name a file with certificates in PEM form",
+            ));
+        }
+        for certificate in certificates {
+            options = options.with_root_certificate(certificate);
+        }
+    }
+    Ok(options)
+}
+
+/// What is asked for by an option, or by the environment.
+fn encryption(control: &Control) -> Result<Option<Encryption>> {
+    if control.objects.encryption.is_some() {
+        return Ok(control.objects.encryption.clone());
+    }
+    let setting =
+        |name: &str| control.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let Some(algorithm) = setting(ENCRYPTION[0]).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let key = setting(ENCRYPTION[1]).filter(|_| algorithm.starts_with("aws:kms"));
+    let text = key.map_or_else(|| algorithm.to_owned(), |key| format!("{algorithm}:{key}"));
+    Encryption::parse(ENCRYPTION[0], &text).map(Some)
+}
+
+/// The crate's names for it.
+fn encryption_settings(encryption: &Encryption) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("aws_server_side_encryption", encryption.algorithm.to_owned())];
+    settings.extend(encryption.key.clone().map(|key| ("aws_sse_kms_key_id", key)));
+    settings
+}
+
+fn lock_headers(lock: &ObjectLock) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("x-amz-object-lock-mode", lock.mode.to_string()),
+        ("x-amz-object-lock-retain-until-date", lock.until.to_string()),
+    ] {
+        // Letters, digits and hyphens, as both are made of.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// The host of `https://host:port/path`.
+fn host_of(endpoint: &str) -> String {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    host.rsplit_once(':').map_or(host, |(host, _)| host).to_ascii_lowercase()
+}
