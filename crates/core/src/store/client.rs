@@ -163,7 +163,7 @@ impl Client {
             #[cfg(feature = "azure")]
             Self::Azure(azure) => azure.complete(path, upload, parts).await,
             #[cfg(feature = "gcs")]
-            Self::Google(google) => google.store.complete_multipart(path, &upload.to_owned(), parts).await.map(drop),
+            Self::Google(google) => google.complete(path, upload, parts).await,
         }
     }
 

@@ -122,6 +122,15 @@ impl Google {
         let tag = answer.header("etag").ok_or_else(|| generic("the answer to a part has no ETag"))?;
         Ok(PartId { content_id: tag.to_owned() })
     }
+
+    /// Makes the object out of its parts, of which there has to be one: of an empty object, an empty one. (The crate would write an
+    /// empty object without its metadata.)
+    pub async fn complete(&self, path: &Path, upload: &str, mut parts: Vec<PartId>) -> object_store::Result<()> {
+        if parts.is_empty() {
+            parts.push(self.write_part(path, upload, 0, PutPayload::new()).await?);
+        }
+        self.store.complete_multipart(path, &upload.to_owned(), parts).await.map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ const AZURE: [Words; 21] = [
     ),
     (
         "AuthorizationFailure",
-        "the account's key does not fit, or its network rules keep this machine out",
-        "check AZURE_STORAGE_ACCOUNT_KEY, and the firewall of the account",
+        "the key or the signature does not belong to the account, or its network rules keep this machine out",
+        "check AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, and the firewall of the account",
     ),
     (
         "InvalidAuthenticationInfo",
