@@ -116,6 +116,7 @@ impl Client {
     }
 
     /// Tries again what the crate does not send, and so does not try again.
+    #[cfg_attr(not(any(feature = "azure", feature = "gcs")), allow(unused_variables))]
     pub async fn again<T, F>(&self, patience: Duration, once: impl FnMut() -> F) -> object_store::Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
