@@ -49,6 +49,7 @@ mod proxy;
 mod replace;
 mod report;
 mod repository;
+mod repository_strange;
 mod restore;
 mod restore_resume;
 mod restore_steps;

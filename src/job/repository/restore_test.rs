@@ -8,8 +8,9 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 use uuid::Uuid;
 
+use super::Setting;
+use super::databases::of_database;
 use super::restore::Chosen;
-use super::{Setting, of_database};
 use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
