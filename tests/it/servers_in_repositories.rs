@@ -63,7 +63,7 @@ fn restored_and_started(kind: Kind) {
     assert_eq!((verdicts(&world), world.names("b")), (Vec::new(), Vec::new()), "nothing was learnt of the backup");
     let own = source.program(called(kind).1).get_program().to_str().unwrap().to_owned();
     let proven = run(&format!("{line} --server-program {own}")).done();
-    proven.says(&["the chain of 2 sets was restored", "written down as proven"]);
+    let proven = proven.says(&["the chain of 2 sets was restored", "written down as proven"]);
     assert!(proven.text().contains("tables are OK"), "{proven}");
     assert_eq!(world.names("b"), Vec::<String>::new());
     let found = verdicts(&world);

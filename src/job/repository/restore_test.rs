@@ -94,7 +94,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
     }
 }
 
-/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it.
+/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it, or not start its server.
 fn is_no_verdict(done: &Result<()>) -> bool {
     !matches!(done, Ok(()) | Err(Error::Damaged { .. } | Error::Incomplete { .. }))
 }
