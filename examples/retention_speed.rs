@@ -34,6 +34,7 @@ fn sets(count: usize) -> Vec<KeptSet> {
             bytes: 1 << 30,
             complete: true,
             unfinished: false,
+            unknown: false,
             verified_at: (hour % 3 != 1 || hour + 100 < count / 10).then_some(time + 1),
             failed_at: None,
             locked_until: None,

@@ -219,16 +219,12 @@ impl<'a> Logs<'a> {
         for &&(full, differential) in &before {
             let mut path = self.path(full, differential);
             if path.until >= stop {
-                let enough = path.sets.iter().position(|&set| {
-                    self.found[set].kind == SetKind::Log && self.reach(set).is_some_and(|reach| reach.until >= stop)
-                });
-                let base_is_enough = self.reach(differential.unwrap_or(full)).is_some_and(|reach| reach.until >= stop);
-                let kept = if base_is_enough {
-                    1 + usize::from(differential.is_some())
-                } else {
-                    enough.map_or(0, |at| at + 1)
+                // What was seen at that very moment may be in the set behind one that reaches just there.
+                let beyond = |&set: &usize| {
+                    self.found[set].kind == SetKind::Log && self.reach(set).is_some_and(|reach| reach.until > stop)
                 };
-                path.sets.truncate(kept);
+                let enough = path.sets.iter().position(beyond);
+                path.sets.truncate(enough.map_or(path.sets.len(), |at| at + 1));
                 return Ok(path);
             }
             if farthest.as_ref().is_none_or(|known| known.until < path.until) {

@@ -133,7 +133,8 @@ impl Conduct {
 
 /// The name of this machine.
 pub fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    let said = std::env::var("FULLBORE_HOST").ok().filter(|name| !name.is_empty());
+    said.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 /// What this process has used.

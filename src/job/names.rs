@@ -104,8 +104,7 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
             "time" => name.push_str(&fields.started.strftime("%Y%m%dT%H%M%SZ").to_string()),
             "date" => name.push_str(&fields.started.strftime("%Y%m%d").to_string()),
             "set" => name.push_str(fields.set_id),
-            // Its last digits are random; the first ones tell the time.
-            "id" => name.push_str(&fields.set_id[fields.set_id.len().saturating_sub(ID_DIGITS)..]),
+            "id" => name.push_str(digits(fields.set_id)),
             "family" => name.push_str(&family.to_string()),
             "families" => name.push_str(&families.to_string()),
             unknown => return Err(wrong(format!("`{{{unknown}}}` is not known"))),
@@ -117,6 +116,17 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
         return Err(wrong(format!("`{template}` makes `{name}`, which is no file name")));
     }
     Ok(name)
+}
+
+/// True when `name` contains what a template of a repository makes of a media set's id.
+pub(super) fn contain(name: &str, media_set_id: uuid::Uuid) -> bool {
+    let id = media_set_id.to_string();
+    name.contains(&format!("-{}-", digits(&id))) || name.contains(&id)
+}
+
+/// What `{id}` stands for: its last digits are random; the first ones tell the time.
+fn digits(set_id: &str) -> &str {
+    &set_id[set_id.len().saturating_sub(ID_DIGITS)..]
 }
 
 /// What `template` makes of `database` at any time, as patterns; none when it does not name the database.

@@ -184,6 +184,9 @@ pub struct TombstoneRecord {
     pub task: Uuid,
     /// Where that runs.
     pub host: String,
+    /// Identity of the set's media, which is in the names of its families.
+    #[serde(default)]
+    pub media_set_id: Option<Uuid>,
     /// The set's families: they can be found when its record is gone.
     pub families: Vec<FamilyRecord>,
 }

@@ -106,7 +106,7 @@ impl StoredSet {
 
     /// True when it was read whole and found good, and not found bad since.
     pub fn is_verified(&self) -> bool {
-        self.incomplete.is_none() && self.verified_at.is_some() && self.failed_at <= self.verified_at
+        self.incomplete.is_none() && self.verified_at.is_some() && self.failed_at < self.verified_at
     }
 
     /// For choosing what to restore.
@@ -176,7 +176,12 @@ impl Inventory {
         let listed: HashSet<Uuid> = ids_of(repository, "sets/")?.into_iter().collect();
         known.retain(|id, _| listed.contains(id));
         inventory.read_records(repository, &listed, &mut known)?;
-        let verdicts = verdicts(repository)?;
+        let copied_at = repository.copied_at()?;
+        inventory.notes.extend(copied_at.map(|at| {
+            let when = crate::chain::show_time(at);
+            format!("this repository was copied here at {when}: what is older is dated by the hosts that made it")
+        }));
+        let verdicts = verdicts(repository, copied_at)?;
         let mut places = Vec::new();
         for place in &repository.places {
             let entries = list_place(place, &repository.stores)?;
@@ -197,7 +202,7 @@ impl Inventory {
                 verified_at: verdicts.passed.max(verdicts.proven),
                 failed_at: verdicts.failed,
                 proven_at: verdicts.proven,
-                stored_at: first.map_or(record.finished_at, |entry| stored_at(entry, &record)),
+                stored_at: first.map_or(record.finished_at, |entry| stored_at(entry, &record, copied_at)),
                 tombstone: tombstones.contains(&id),
                 record,
             });
@@ -413,26 +418,32 @@ struct Verdicts {
 }
 
 /// The verdicts on each set: their names tell enough.
-fn verdicts(repository: &Repository) -> Result<HashMap<Uuid, Verdicts>> {
+fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Result<HashMap<Uuid, Verdicts>> {
     let mut found: HashMap<Uuid, Verdicts> = HashMap::new();
     for entry in repository.records.list("verdicts/")? {
         let mut parts = entry.name.split('.');
         let Some(id) = parts.next().and_then(|id| Uuid::try_parse(id).ok()) else { continue };
         let verdicts = found.entry(id).or_default();
-        let of = match parts.nth(1) {
+        let named = parts.next().and_then(|time| time.parse::<i64>().ok());
+        let of = match parts.next() {
             Some("passed") => &mut verdicts.passed,
             Some("failed") => &mut verdicts.failed,
             Some("proven") => &mut verdicts.proven,
             _ => continue,
         };
-        *of = (*of).max(Some(entry.modified));
+        let before = named.filter(|&time| copied_at.is_some_and(|copied| time < copied));
+        *of = (*of).max(Some(before.unwrap_or(entry.modified)));
     }
     Ok(found)
 }
 
-/// When a set was stored, by the store's clock. Many a store tells whole seconds only: within that second the writer's clock decides.
-fn stored_at(first: &Entry, record: &SetRecord) -> i64 {
+/// When a set was stored, by the store's clock. Many a store tells whole seconds only: within that second the writer's clock decides. It decides
+/// too of what was copied here with the whole repository: the store knows only when that was.
+fn stored_at(first: &Entry, record: &SetRecord, copied_at: Option<i64>) -> i64 {
     const SECOND: i64 = 1_000_000;
+    if copied_at.is_some_and(|copied| record.finished_at < copied) {
+        return record.finished_at;
+    }
     let within = first.modified % SECOND == 0 && record.finished_at.div_euclid(SECOND) == first.modified / SECOND;
     if within { record.finished_at } else { first.modified }
 }
@@ -458,6 +469,9 @@ fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, 
 /// Why a set cannot be used: what of it is missing, or has another size than it was written with.
 fn incomplete(record: &SetRecord, places: &[HashMap<String, Entry>]) -> Option<String> {
     let families = record.families.len();
+    if families == 0 {
+        return Some("its record names no family".into());
+    }
     for (family, number) in record.families.iter().zip(1..) {
         let found = places.get(family.place).and_then(|entries| entries.get(&family.name));
         match found {

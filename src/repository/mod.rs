@@ -25,6 +25,8 @@ pub struct Repository {
     pub name: String,
     /// Its identity.
     pub id: Uuid,
+    /// When it was made, RFC 3339, by the clock of the host that did.
+    pub created_at: String,
     /// Where families go; the first holds the records.
     pub places: Vec<Device>,
     /// Its records.
@@ -110,7 +112,8 @@ impl Repository {
         let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };
         let record: RepositoryRecord = format::decode(&records.shown(IDENTITY), &bytes)?;
         let (name, places) = (name.to_owned(), places.to_vec());
-        Ok(Some(Self { name, id: record.repository_id, places, records, stores: stores.clone() }))
+        let RepositoryRecord { repository_id: id, created_at, .. } = record;
+        Ok(Some(Self { name, id, created_at, places, records, stores: stores.clone() }))
     }
 
     /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do.
@@ -130,6 +133,19 @@ impl Repository {
             let why = "does not list what was just written to it: its listings are late";
             Error::refused(self.records.shown("clock/"), why, "use a store whose listings are consistent")
         })
+    }
+
+    /// When it was copied here, in microseconds since 1970 by the store's clock, if it was: its first record is written once, when it is made,
+    /// and a copy has a later time. Of what is older, the store knows only when it was copied.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn copied_at(&self) -> Result<Option<i64>> {
+        const DAY: i64 = 86_400 * 1_000_000;
+        let made = self.created_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
+        let written = self.records.modified(IDENTITY)?;
+        // What clocks differ is not taken for a copy.
+        Ok(written.filter(|&written| made.is_some_and(|made| written.saturating_sub(made) > DAY)))
     }
 
     /// Puts the record of a committed set where others find it.

@@ -171,6 +171,20 @@ impl Records {
         Ok(())
     }
 
+    /// When a record was written, in microseconds since 1970 by the store's clock; nothing when there is none.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub fn modified(&self, name: &str) -> Result<Option<i64>> {
+        match &self.root {
+            Root::Store { bucket, prefix } => {
+                let listed = list_prefix(bucket, &format!("{prefix}{name}"))?;
+                Ok(listed.into_iter().find(|entry| entry.name == name).map(|entry| entry.modified))
+            }
+            Root::Folder(folder) => Ok(fs::metadata(folder.join(name)).ok().map(|metadata| modified(&metadata))),
+        }
+    }
+
     /// Removes a record; as well if there is none.
     ///
     /// # Errors
@@ -218,11 +232,14 @@ fn files_in(folder: &Path) -> Result<Vec<Entry>> {
         if !metadata.is_file() {
             continue;
         }
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = modified.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
-        found.push(Entry { name, size: metadata.len(), modified });
+        found.push(Entry { name, size: metadata.len(), modified: modified(&metadata) });
     }
     Ok(found)
+}
+
+fn modified(metadata: &fs::Metadata) -> i64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Writes a file under another name and lets `publish` rename it; what that says.

@@ -21,7 +21,9 @@ fn world() -> World {
 
 fn names(world: &World, folder: &str) -> Vec<String> {
     let path = format!("a/.fullbore/{folder}");
-    if world.at(&path).is_dir() { world.names(&path) } else { Vec::new() }
+    let names = if world.at(&path).is_dir() { world.names(&path) } else { Vec::new() };
+    // A record that is being written is none yet.
+    names.into_iter().filter(|name| !name.contains(".unfinished-")).collect()
 }
 
 fn record(world: &World, name: &str) -> Value {

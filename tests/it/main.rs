@@ -51,9 +51,12 @@ mod proxy;
 mod replace;
 mod report;
 mod repository;
+mod repository_strange;
 mod restore;
 mod restore_resume;
 mod restore_steps;
+#[cfg(all(feature = "mysql", feature = "mariadb"))]
+mod servers_in_repositories;
 mod signals;
 mod slips;
 #[cfg(feature = "mysql")]

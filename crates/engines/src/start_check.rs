@@ -407,7 +407,7 @@ fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str)
         return Ok(count);
     }
     let named = bad.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
-    Err(Error::refused(
+    Err(Error::incomplete(
         "--start-check",
         format!("{} of {count} tables of the restored server are not OK: {named}", bad.len()),
         "they may have been damaged when they were backed up: restore without --start-check to look at them",

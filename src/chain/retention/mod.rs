@@ -48,6 +48,8 @@ pub struct KeptSet {
     pub complete: bool,
     /// Never committed: running or killed. Kept and reported; who sweeps leftovers deals with it.
     pub unfinished: bool,
+    /// It does not tell its database: only a key would. It may be anybody's newest.
+    pub unknown: bool,
     /// The newest verification or restore test that it passed.
     pub verified_at: Option<i64>,
     /// The newest one that found damage.

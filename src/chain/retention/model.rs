@@ -218,6 +218,7 @@ fn make(shape: &[(SetKind, Base)], states: &[State]) -> Vec<KeptSet> {
             bytes: 1,
             complete: state != Incomplete && state != Unfinished,
             unfinished: state == Unfinished,
+            unknown: false,
             verified_at: passed,
             failed_at: (state == Damaged).then_some(time + 2),
             locked_until: (state == Locked).then_some(NOW + 1),

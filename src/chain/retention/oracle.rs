@@ -106,7 +106,7 @@ impl<'a> Oracle<'a> {
             let locked = set.locked_until.is_some_and(|until| until > self.now);
             let ahead = self.time[at] > self.now + TOLERANCE;
             let in_window = start.is_some_and(|start| self.in_window(at, start));
-            same_id > 1 || locked || ahead || in_window || set.leased_by.is_some() || set.unfinished
+            same_id > 1 || locked || ahead || in_window || set.leased_by.is_some() || set.unfinished || set.unknown
         };
         let mut demanded = (0..self.sets.len()).filter(|&at| by_itself(at)).fold(0, |all, at| all | 1 << at);
         for at in self.one_of_each_database() {

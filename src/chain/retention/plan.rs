@@ -106,6 +106,7 @@ impl Planner<'_> {
             reasons.extend(set.leased_by.clone().map(Reason::LeasedBy));
             reasons.extend(set.locked_until.filter(|&until| until > self.now).map(Reason::LockedUntil));
             reasons.extend(set.unfinished.then_some(Reason::Unfinished));
+            reasons.extend(set.unknown.then_some(Reason::Unknown));
             let ahead = self.graph.lineage[at].time > self.now.saturating_add(CLOCK_TOLERANCE);
             reasons.extend(ahead.then_some(Reason::DatedInTheFuture));
             reasons.extend(self.graph.twice[at].then_some(Reason::Twice));

@@ -31,7 +31,7 @@ fn any_set(at: u128, count: u128) -> impl Strategy<Value = KeptSet> {
         1 => Just((Some(NOW + DAY), None)),
     ];
     let rare = || prop::bool::weighted(0.08);
-    let flags = (rare(), rare(), rare(), rare(), rare(), rare());
+    let flags = (rare(), rare(), rare(), rare(), rare(), rare(), rare());
     (id, kind, base, prop::bool::weighted(0.15), any_time(), verdicts, flags).prop_map(
         |(id, kind, base, other, time, (verified_at, failed_at), flags)| KeptSet {
             backup_set_id: Uuid::from_u128(id),
@@ -44,6 +44,7 @@ fn any_set(at: u128, count: u128) -> impl Strategy<Value = KeptSet> {
             bytes: u64::MAX / 2,
             complete: !flags.1,
             unfinished: flags.2,
+            unknown: flags.6,
             verified_at,
             failed_at,
             locked_until: flags.3.then_some(NOW + 1),

@@ -61,6 +61,8 @@ pub enum Reason {
     },
     /// It was never committed: it is no backup, and not the planner's business.
     Unfinished,
+    /// Whose it is only a key would tell.
+    Unknown,
     /// Its time cannot be right.
     DatedInTheFuture,
     /// Its id was given more than once.
@@ -91,6 +93,7 @@ impl fmt::Display for Reason {
                 write!(f, "of the {need} verified chains that have to stay its database has {have}")
             }
             Reason::Unfinished => f.write_str("unfinished: it was never committed"),
+            Reason::Unknown => f.write_str("its database is not known without a key"),
             Reason::DatedInTheFuture => f.write_str("dated in the future"),
             Reason::Twice => f.write_str("its id was found more than once"),
         }

@@ -28,6 +28,7 @@ fn full(number: u128, days: i64) -> KeptSet {
         bytes: 100,
         complete: true,
         unfinished: false,
+        unknown: false,
         verified_at: Some(time + HOUR),
         failed_at: None,
         locked_until: None,
@@ -208,9 +209,11 @@ fn locked_leased_and_unfinished_sets_stay_with_what_they_need() {
     let held = |set: KeptSet, which: u8| match which {
         0 => KeptSet { locked_until: Some(NOW + DAY), ..set },
         1 => KeptSet { leased_by: Some("restore on db2".into()), ..set },
-        _ => KeptSet { unfinished: true, complete: false, ..set },
+        2 => KeptSet { unfinished: true, complete: false, ..set },
+        _ => KeptSet { unknown: true, database: "sqlite ".into(), ..set },
     };
-    for (which, why) in [(0, "locked until 2026-11-23"), (1, "leased by restore on db2"), (2, "never committed")] {
+    let whys = ["locked until 2026-11-23", "leased by restore on db2", "never committed", "is not known without a key"];
+    for (which, why) in (0..).zip(whys) {
         let sets = [full(1, 9), held(differential(2, 1, 8), which), differential(3, 1, 7), full(4, 1)];
         let plan = planned(&sets, "last = 1");
         assert_eq!(deleted(&sets, "last = 1"), [3]);

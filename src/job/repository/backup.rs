@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::copy_to::{self, Second};
-use super::{Setting, of_database};
+use super::{Setting, databases};
 use crate::chain::{self, Choice};
 use crate::job::backup::{self, Request, Within};
 use crate::job::{Conduct, media};
@@ -110,7 +110,7 @@ fn choose_bases(
         Wanted::Log => {
             let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
             request.kind = SetKind::Log;
-            choose_tips(&inventory, &database)?
+            choose_tips(&inventory, engine_of(request), &database)?
         }
     };
     let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
@@ -134,6 +134,10 @@ fn choose_bases(
 pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -> Result<()> {
     bases.iter().filter(|base| !base.recorded).try_for_each(|base| repository.describe(&base.record))?;
     task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())
+}
+
+fn engine_of(request: &Request) -> &str {
+    request.source.split_once(':').map_or("", |(scheme, _)| scheme)
 }
 
 /// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
@@ -196,19 +200,19 @@ fn choose_base(
     setting: Setting<'_>,
     report: &mut Report,
 ) -> Result<Option<StoredSet>> {
-    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
-    let ours: Vec<&StoredSet> = of_database(&inventory.sets, Some(database)).unwrap_or_default();
-    let usable = |set: &&&StoredSet| set.record.engine == engine && set.incomplete.is_none() && !set.tombstone;
+    let engine = engine_of(request);
+    let ours = databases::here(&inventory.sets, engine, database);
+    let usable = |set: &&&StoredSet| set.incomplete.is_none() && !set.tombstone;
     let fulls = ours.iter().filter(usable).filter(|set| set.record.kind == SetKind::Full && !set.record.copy_only);
     let Some(base) = fulls.max_by_key(|set| set.record.started_at) else {
         if wanted == Wanted::Auto {
             report
                 .notes
                 .push(format!("a full: the repository holds none of `{database}` that another could be based on"));
+            report.notes.extend(databases::elsewhere(&inventory.sets, engine, database));
             return Ok(None);
         }
-        let why = format!("the repository holds no whole full of `{database}` that is not --copy-only");
-        return Err(Error::incomplete("--kind differential", why, "take a full first: --kind full, or --kind auto"));
+        return Err(no_full("--kind differential", inventory, engine, database));
     };
     let id = base.record.backup_set_id;
     let differentials =
@@ -235,9 +239,25 @@ fn choose_base(
     Ok(Some((*base).clone()))
 }
 
+/// There is nothing to go on from, and perhaps why.
+fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> Error {
+    let why = format!("the repository holds no whole full of `{database}` that is not --copy-only");
+    let why = match databases::elsewhere(&inventory.sets, engine, database) {
+        Some(elsewhere) => format!("{why}; {elsewhere}"),
+        None => why,
+    };
+    Error::incomplete(asked, why, "take a full first: --kind full, or --kind auto")
+}
+
 /// The sets that a log may go on from: the newest that can be restored, and what it stands on.
-pub(super) fn choose_tips(inventory: &Inventory, database: &str) -> Result<Vec<StoredSet>> {
-    let ours: Vec<&StoredSet> = of_database(&inventory.sets, Some(database))?;
+///
+/// # Errors
+/// There is none.
+pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
+    let ours = databases::here(&inventory.sets, engine, database);
+    if ours.is_empty() {
+        return Err(no_full("--kind log", inventory, engine, database));
+    }
     let usable: Vec<&StoredSet> = ours.into_iter().filter(|set| set.incomplete.is_none() && !set.tombstone).collect();
     let known: Vec<_> = usable.iter().map(|set| set.found()).collect();
     let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() })?;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::{Setting, of_database};
+use super::Setting;
+use super::databases::{Names, of_database};
 use crate::chain::{self, Choice, show_time};
 use crate::job::{Conduct, media};
 use crate::repository::inventory::StoredSet;
@@ -26,12 +27,15 @@ pub struct Request {
     pub max_unproven: Option<Duration>,
 }
 
+/// What a clock may be ahead, in microseconds.
+const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
+
 /// How one database stands. Times are microseconds since 1970, ages seconds, by the store's clock.
 #[derive(Debug, Clone, Serialize)]
 pub struct Standing {
     /// Name of the engine.
     pub engine: String,
-    /// The database.
+    /// The database; with its machine where several have one of that name.
     pub database: String,
     /// The newest set of the newest whole chain.
     pub backup_set_id: Option<String>,
@@ -68,9 +72,11 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
         let thing = format!("--repo {}", setting.name);
         return Err(Error::incomplete(thing, "holds no backup set", "back up into it: `fullbore backup … --repo`"));
     }
-    let known: BTreeSet<_> = sets.iter().map(|set| (set.record.engine.clone(), set.record.database.clone())).collect();
+    let names = Names::of(&inventory.sets);
+    let name = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));
+    let known: BTreeSet<_> = sets.iter().map(|set| name(set)).collect();
     let of = |(engine, database): (String, String)| {
-        let ours = sets.iter().copied().filter(|set| set.record.engine == engine && set.record.database == database);
+        let ours = sets.iter().copied().filter(|set| name(set) == (engine.clone(), database.clone()));
         standing(engine.clone(), database.clone(), &ours.collect::<Vec<_>>(), request, now)
     };
     Ok(known.into_iter().map(of).collect())
@@ -109,6 +115,17 @@ fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Req
         (Some(_), None) => problems.push("no whole chain of it was ever verified or restored".to_owned()),
         _ => {}
     }
+    if let Some(ahead) = last.filter(|last| last.stored_at > now.saturating_add(CLOCK_TOLERANCE)) {
+        let when = show_time(ahead.stored_at);
+        problems.push(format!(
+            "its newest backup is dated in the future, {when}: a clock is or was wrong, and its age is not known"
+        ));
+    }
+    let unusable = sets.iter().filter(|set| set.recorded && !set.tombstone);
+    problems.extend(unusable.filter_map(|set| {
+        let why = set.incomplete.as_ref()?;
+        Some(format!("{} cannot be used: {why}", super::title(&set.record)))
+    }));
     let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
     problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));
     Standing {

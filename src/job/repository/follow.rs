@@ -5,7 +5,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::backup::{choose_tips, lease, refuse_fixed_names};
-use super::{Setting, of_database};
+use super::{Setting, databases};
 use crate::job::backup::{self, Request, Within};
 use crate::job::log::{self, Event, Following};
 use crate::job::{Conduct, media};
@@ -13,6 +13,9 @@ use crate::report::Report;
 use crate::repository::format::SetRecord;
 use crate::repository::task::{Ground, Task};
 use crate::repository::{self, Repository};
+
+/// The only engine whose log is followed.
+const ENGINE: &str = "sqlite";
 
 /// Follows a log into a repository until it is asked to end; see [`log::follow`].
 ///
@@ -65,11 +68,10 @@ impl<'a> Home<'a> {
     pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
         let database = backup::database_of(&request.source);
-        if !inventory.sets.iter().any(|set| set.record.database == database) {
+        if databases::here(&inventory.sets, ENGINE, &database).is_empty() {
             return Ok(Vec::new());
         }
-        of_database(&inventory.sets, Some(&database))?;
-        let tips = choose_tips(&inventory, &database)?;
+        let tips = choose_tips(&inventory, ENGINE, &database)?;
         lease(&tips, self.task, self.repository)?;
         self.foundation = tips.iter().map(|tip| tip.record.backup_set_id).collect();
         let mut families = Vec::new();

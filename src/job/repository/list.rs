@@ -3,7 +3,8 @@
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::{Setting, of_database};
+use super::Setting;
+use super::databases::of_database;
 use crate::chain::show_time;
 use crate::job::Conduct;
 use crate::repository::inventory::StoredSet;

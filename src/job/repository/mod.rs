@@ -4,6 +4,7 @@ pub mod backup;
 pub mod catalog;
 pub mod check;
 mod copy_to;
+mod databases;
 pub mod follow;
 pub mod list;
 pub mod prune;
@@ -13,8 +14,6 @@ mod strays;
 mod sweep;
 pub mod tasks;
 pub mod verify;
-
-use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
@@ -118,45 +117,6 @@ impl Setting<'_> {
 fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
     warnings.push(super::media::one_line(&error));
     None
-}
-
-/// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
-///
-/// # Errors
-/// There is none, or more than one.
-pub fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Result<Vec<&'a StoredSet>> {
-    let known: std::collections::BTreeSet<(&str, &str)> =
-        sets.iter().map(|set| (&set.record.engine[..], &set.record.database[..])).collect();
-    let fits = |database: &str| match wanted {
-        None => true,
-        Some(wanted) => {
-            let path = Path::new(database);
-            database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
-        }
-    };
-    let exact: Vec<_> = known.iter().filter(|(_, database)| Some(*database) == wanted).collect();
-    let fitting: Vec<_> = match exact.is_empty() {
-        true => known.iter().filter(|(_, database)| fits(database)).collect(),
-        false => exact,
-    };
-    let shown = || known.iter().map(|(engine, name)| format!("\n    {engine} `{name}`")).collect::<String>();
-    let thing = wanted.map_or_else(|| "--repo".to_owned(), |name| format!("--database {name}"));
-    match fitting[..] {
-        [of] => Ok(sets.iter().filter(|set| (&set.record.engine[..], &set.record.database[..]) == *of).collect()),
-        [] if known.is_empty() => {
-            Err(Error::incomplete(thing, "the repository holds no backup set", "back up into it first"))
-        }
-        [] => Err(Error::refused(
-            thing,
-            format!("is not in the repository, which holds:{}", shown()),
-            "name one of these",
-        )),
-        _ => Err(Error::refused(
-            thing,
-            format!("the repository holds several databases:{}", shown()),
-            "say which with --database",
-        )),
-    }
 }
 
 /// The title of a set that stands in a record.

@@ -9,8 +9,9 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::Setting;
+use super::databases::{Names, of_database};
 use super::sweep::Sweeper;
-use super::{Setting, of_database};
 use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
 use crate::job::{Conduct, media};
@@ -183,7 +184,8 @@ fn planned(
     for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !task.is_dead(now)) {
         leases.extend(task.record.needs.iter().chain(&task.record.writes).map(|id| (*id, task.title())));
     }
-    let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &leases)).collect();
+    let names = Names::of(&inventory.sets);
+    let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &names, &leases)).collect();
     let mut plan = retention::plan(&kept, &request.policy, now);
     // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
     let mut asked = HashSet::new();
@@ -192,9 +194,10 @@ fn planned(
     }
     pruned.refusals = plan.refusals().map(str::to_owned).collect();
     pruned.warnings.extend(plan.warnings.iter().cloned());
-    pruned.notes.extend(plan.notes.iter().cloned());
+    pruned.notes.extend(inventory.notes.iter().chain(&plan.notes).cloned());
     pruned.bytes_freed = plan.bytes_freed;
-    pruned.sets = places.iter().zip(&plan.fates).map(|(&at, fate)| decision(&inventory.sets[at], fate)).collect();
+    pruned.sets =
+        places.iter().zip(&plan.fates).map(|(&at, fate)| decision(&inventory.sets[at], &names, fate)).collect();
     Ok(Planned { inventory, places, plan })
 }
 
@@ -218,19 +221,20 @@ fn learn_locks(
     Ok(learnt)
 }
 
-fn kept_set(set: &StoredSet, leases: &[(Uuid, String)]) -> KeptSet {
+fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> KeptSet {
     let record = &set.record;
     KeptSet {
         backup_set_id: record.backup_set_id,
         kind: record.kind,
         base: record.base,
-        database: format!("{} {}", record.engine, record.database),
+        database: format!("{} {}", record.engine, names.name(record)),
         copy_only: record.copy_only,
         started_at: record.started_at,
         finished_at: Some(set.stored_at),
         bytes: set.stored_bytes(),
         complete: set.incomplete.is_none(),
         unfinished: false,
+        unknown: record.database.is_empty(),
         verified_at: set.verified_at,
         failed_at: set.failed_at,
         locked_until: None,
@@ -240,7 +244,7 @@ fn kept_set(set: &StoredSet, leases: &[(Uuid, String)]) -> KeptSet {
     }
 }
 
-fn decision(set: &StoredSet, fate: &Fate) -> Decision {
+fn decision(set: &StoredSet, names: &Names<'_>, fate: &Fate) -> Decision {
     let reasons = match fate {
         Fate::Keep(reasons) => reasons.iter().map(ToString::to_string).collect(),
         Fate::Delete => Vec::new(),
@@ -248,7 +252,7 @@ fn decision(set: &StoredSet, fate: &Fate) -> Decision {
     Decision {
         backup_set_id: set.record.backup_set_id.to_string(),
         kind: set.record.kind.to_string(),
-        database: set.record.database.clone(),
+        database: names.name(&set.record),
         started_at: show_time(set.record.started_at),
         stored_bytes: set.stored_bytes(),
         delete: *fate == Fate::Delete,

@@ -3,7 +3,8 @@
 use fullbore_core::Result;
 use uuid::Uuid;
 
-use super::{Setting, of_database};
+use super::Setting;
+use super::databases::of_database;
 use crate::chain::steps::Standing;
 use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;

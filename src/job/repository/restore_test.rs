@@ -8,8 +8,9 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 use uuid::Uuid;
 
+use super::Setting;
+use super::databases::of_database;
 use super::restore::Chosen;
-use super::{Setting, of_database};
 use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
@@ -93,7 +94,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
     }
 }
 
-/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it.
+/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it, or not start its server.
 fn is_no_verdict(done: &Result<()>) -> bool {
     !matches!(done, Ok(()) | Err(Error::Damaged { .. } | Error::Incomplete { .. }))
 }

@@ -10,6 +10,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::prune::Pruned;
+use crate::job::{media, names};
 use crate::repository::Repository;
 use crate::repository::format::{
     self, FamilyRecord, Fate, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name, task_name,
@@ -56,14 +57,15 @@ impl<'a> Sweeper<'a> {
     /// Says that a set is to go, before anything of it goes.
     pub(super) fn bury(&self, set: &StoredSet) -> Result<()> {
         let (task, host, families) = (self.task, crate::job::host(), set.record.families.clone());
-        let tombstone = TombstoneRecord { task, host, families };
+        let tombstone = TombstoneRecord { task, host, media_set_id: Some(set.record.media_set_id), families };
         // Over that of a dead prune: who asks is told who removes it now.
         self.repository.records.write(&tombstone_name(set.record.backup_set_id), &format::encode(&tombstone)?)
     }
 
     /// Removes a set: its commit record first, so that there is no moment at which it looks whole and is not.
     pub(super) fn remove(&self, set: &StoredSet) -> Result<()> {
-        self.remove_families(&set.record.families)?;
+        let of = Whose { set: set.record.backup_set_id, media: Some(set.record.media_set_id) };
+        self.remove_families(&set.record.families, of)?;
         self.forget(set.record.backup_set_id)
     }
 
@@ -80,7 +82,9 @@ impl<'a> Sweeper<'a> {
         families.first().map_or(Ok(false), |first| self.repository.holds(first))
     }
 
-    fn remove_families(&self, families: &[FamilyRecord]) -> Result<()> {
+    /// Removes the families of a set, and of no other. Nothing goes when one of them is another's: what a record says may be forged.
+    fn remove_families(&self, families: &[FamilyRecord], of: Whose) -> Result<()> {
+        families.iter().try_for_each(|family| of.refuse_another(family, self.repository))?;
         families.iter().try_for_each(|family| remove_device(&family.device(&self.repository.places)?, self.repository))
     }
 
@@ -118,7 +122,7 @@ impl<'a> Sweeper<'a> {
                     ));
                     return Ok(());
                 }
-                self.remove_families(&tombstone.families)?;
+                self.remove_families(&tombstone.families, Whose { set: id, media: tombstone.media_set_id })?;
                 pruned.deleted.push(id.to_string());
                 self.forget(id)
             }
@@ -190,7 +194,8 @@ impl<'a> Sweeper<'a> {
         record.families.iter().try_for_each(|family| self.remove_working_names(family))?;
         self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
-        self.remove_families(&record.families)
+        let Some(set) = record.writes else { return Ok(()) };
+        self.remove_families(&record.families, Whose { set, media: None })
     }
 
     /// Of a run that had leave to commit: true when it never did, and cannot any more.
@@ -240,6 +245,36 @@ impl<'a> Sweeper<'a> {
             records.remove(&name)?;
         }
         Ok(())
+    }
+}
+
+/// Which set a family has to be of.
+#[derive(Clone, Copy)]
+struct Whose {
+    set: Uuid,
+    /// Known where a record tells: of a family whose header is damaged its name tells it.
+    media: Option<Uuid>,
+}
+
+impl Whose {
+    /// An error for a file or an object that is none of the set's. What is not there is nobody's.
+    fn refuse_another(&self, family: &FamilyRecord, repository: &Repository) -> Result<()> {
+        let device = family.device(&repository.places)?;
+        if !repository.holds(family)? {
+            return Ok(());
+        }
+        let header = media::header_on(&device, &repository.stores)?;
+        let named = self.media.is_some_and(|id| names::contain(&family.name, id));
+        let why = match header {
+            Some(header) if header.set.backup_set_id == self.set => return Ok(()),
+            Some(header) => {
+                format!("is of backup set {}, and a record calls it one of {}", header.set.backup_set_id, self.set)
+            }
+            None if named => return Ok(()),
+            None => format!("is no family, and a record calls it one of backup set {}", self.set),
+        };
+        let hint = "the record was forged or damaged: look at it; `fullbore catalog rebuild` records what is there";
+        Err(Error::incomplete(device.to_string(), why, hint))
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Instant;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::{Setting, of_database, title};
+use super::databases::of_database;
+use super::{Setting, title};
 use crate::job::reading::Reading;
 use crate::job::{Conduct, verify};
 use crate::report::Report;

@@ -65,9 +65,9 @@ impl MariadbSession {
         }
         preflight::demand_readable(&places)?;
         stages.quit();
-        let mut stages = Connection::open(&address, &credentials, Some(cut.clone()))?;
+        let mut stages = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         stages.set_silence(options.lock_timeout + SILENCE);
-        let monitor = Connection::open(&address, &credentials, Some(cut.clone()))?;
+        let monitor = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         let files = sizes(&places)?;
         let expected =
             [Stream { id: 1, name: String::new(), unit: UNIT, size: files.iter().map(|(_, size)| size).sum() }];

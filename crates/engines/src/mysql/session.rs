@@ -158,7 +158,7 @@ impl CloneSession {
         let address = ServerAddress::parse(url)?;
         let sources = PasswordSources::of_this_process(options.password_file.clone());
         let credentials = Credentials::find(&address, &sources)?;
-        let mut control = Connection::open(&address, &credentials, options.halt.clone())?;
+        let mut control = Connection::open_patient(&address, &credentials, options.halt.clone())?;
         let facts = preflight::ask(&mut control)?;
         let consent = Consent {
             unverified: options.accept_unverified,

@@ -36,10 +36,6 @@ const INTERRUPTED: i32 = 1317;
 /// More settings, plugins or collations than a server has.
 const LIST_MAX: usize = 1 << 14;
 
-/// Where the donor's waits for us are those of our session, a full pool of buffers must not end the clone after a minute. No
-/// test could show that it looks at them: without this a target that stood still for 8 s did no harm either.
-const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
-
 /// How to clone.
 #[derive(Clone)]
 pub struct DonorOptions {
@@ -102,9 +98,7 @@ impl Donor {
 
     fn attempt(address: &ServerAddress, credentials: &Credentials, options: &DonorOptions) -> Result<Self, Failure> {
         let connect = || -> Result<Connection, Failure> {
-            let mut connection = Connection::open(address, credentials, Some(options.halt.clone()))?;
-            connection.query(PATIENT_SESSION)?;
-            Ok(connection)
+            Ok(Connection::open_patient(address, credentials, Some(options.halt.clone()))?)
         };
         let clone = |mut connection: Connection| -> Result<Connection, Failure> {
             connection.command(COM_CLONE, &[])?;

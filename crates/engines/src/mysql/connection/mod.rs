@@ -35,6 +35,9 @@ use super::url::{ServerAddress, TlsMode};
 const LOGIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the server may be silent while it answers a statement.
 const SILENCE: Duration = Duration::from_secs(60);
+/// The server's patience with a session while media are slow, or away for a while: without this it ends one that is idle, or takes nothing, as
+/// soon as its own settings say. (No test could show that a donor looks at them: without this a target that stood still for 8 s did no harm either.)
+const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
 /// The longest packet of a login.
 const LOGIN_PACKET_MAX: usize = 64 << 10;
 /// A login needs four packets from the server at most, with a change of the plugin six.
@@ -74,6 +77,16 @@ impl Connection {
         login.run(&mut packets, &greeting)?;
         packets.stream_mut().socket_mut().until = None;
         Ok(Self { packets, greeting, tls, read_timeout })
+    }
+
+    /// The same, of a session that the server does not end when it hears nothing for long: media may be slow, or away for a while.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_patient(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>) -> Result<Self> {
+        let mut connection = Self::open(address, credentials, halt)?;
+        connection.query(PATIENT_SESSION)?;
+        Ok(connection)
     }
 
     /// What the server said of itself.

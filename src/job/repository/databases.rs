@@ -1,0 +1,103 @@
+//! Which sets of a repository are of one database. Two machines may each have one of the same name: what is local to a machine, a file or a
+//! server on it, is called by both then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+
+use crate::repository::format::SetRecord;
+use crate::repository::inventory::StoredSet;
+
+/// What databases are called where some have the same name.
+pub(super) struct Names<'a> {
+    /// Engine and database that sets of several machines have.
+    shared: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Names<'a> {
+    /// Looks at all sets of a repository.
+    pub fn of(sets: &'a [StoredSet]) -> Self {
+        let mut hosts: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+        // What its media tell of an unfinished set is not where it was made.
+        for record in sets.iter().map(|set| &set.record).filter(|record| is_local(record) && !record.host.is_empty()) {
+            hosts.entry((&record.engine, &record.database)).or_default().insert(&record.host);
+        }
+        Self { shared: hosts.into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(name, _)| name).collect() }
+    }
+
+    /// `/data/app.db`; `HOST:/data/app.db` where several machines have one.
+    pub fn name(&self, record: &SetRecord) -> String {
+        match self.shared.contains(&(&record.engine[..], &record.database[..])) && !record.host.is_empty() {
+            true => format!("{}:{}", record.host, record.database),
+            false => record.database.clone(),
+        }
+    }
+}
+
+/// True for a name that means another database on another machine: a file, a socket, a server that is asked on the machine itself.
+fn is_local(record: &SetRecord) -> bool {
+    let name = &record.database[..];
+    let server = || ["localhost", "127.", "[::1]", "::1"].iter().any(|local| name.starts_with(local));
+    !name.is_empty() && (record.engine == "sqlite" || name.starts_with('/') || server())
+}
+
+/// The sets of the database that this machine calls so: what another one may go on from.
+pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> Vec<&'a StoredSet> {
+    let host = crate::job::host();
+    let ours = |record: &SetRecord| !is_local(record) || record.host == host || record.host.is_empty();
+    let is_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database && ours(&set.record);
+    sets.iter().filter(is_it).collect()
+}
+
+/// Why there is none, if another machine has one of that name.
+pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Option<String> {
+    let of_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database;
+    let hosts: BTreeSet<&str> = sets.iter().filter(of_it).map(|set| &set.record.host[..]).collect();
+    let shown: Vec<&str> = hosts.into_iter().collect();
+    (!shown.is_empty()).then(|| {
+        let here = crate::job::host();
+        format!("this machine is `{here}`; there are sets of that name of {}: if it is the same database, set FULLBORE_HOST", shown.join(", "))
+    })
+}
+
+/// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
+///
+/// # Errors
+/// There is none, or more than one.
+pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Result<Vec<&'a StoredSet>> {
+    let names = Names::of(sets);
+    let mut known: BTreeMap<(&str, String), Vec<&StoredSet>> = BTreeMap::new();
+    for set in sets {
+        known.entry((&set.record.engine, names.name(&set.record))).or_default().push(set);
+    }
+    let fits = |sets: &[&StoredSet]| match wanted {
+        None => true,
+        Some(wanted) => sets.iter().any(|set| {
+            let path = Path::new(&set.record.database);
+            set.record.database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
+        }),
+    };
+    let shown = || known.keys().map(|(engine, name)| format!("\n    {engine} `{name}`")).collect::<String>();
+    let is_exact = |(_, name): &(&str, String)| wanted == Some(&name[..]);
+    let exact = known.keys().any(is_exact);
+    let fitting = known.iter().filter(|(name, sets)| if exact { is_exact(name) } else { fits(sets) });
+    let fitting: Vec<&Vec<&StoredSet>> = fitting.map(|(_, sets)| sets).collect();
+    let thing = wanted.map_or_else(|| "--repo".to_owned(), |name| format!("--database {name}"));
+    match fitting[..] {
+        [of] => Ok(of.clone()),
+        [] if known.is_empty() => {
+            Err(Error::incomplete(thing, "the repository holds no backup set", "back up into it first"))
+        }
+        [] => Err(Error::refused(
+            thing,
+            format!("is not in the repository, which holds:{}", shown()),
+            "name one of these",
+        )),
+        _ => Err(Error::refused(
+            thing,
+            format!("the repository holds several databases:{}", shown()),
+            "say which with --database",
+        )),
+    }
+}

@@ -1,0 +1,213 @@
+//! Repositories that hold what no honest run has written, that were copied, or that several machines share.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use serde_json::{Value, json};
+
+use crate::database::{self, Shape};
+use crate::program::{self, Ended};
+use crate::world::World;
+
+const OTHER: &str = "11111111-1111-4111-8111-111111111111";
+
+fn world() -> World {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
+    world
+}
+
+fn back_up(world: &World, options: &str) {
+    world.run(&format!("backup sqlite:app.db --repo night {options}")).done();
+}
+
+fn sets(world: &World) -> Vec<Value> {
+    world.run("list --repo night --json").json().as_array().unwrap().clone()
+}
+
+fn id(set: &Value) -> String {
+    set["backup_set_id"].as_str().unwrap().to_owned()
+}
+
+fn record(world: &World, name: &str) -> Value {
+    serde_json::from_slice(&world.read(&format!("a/.fullbore/{name}"))).unwrap()
+}
+
+/// Writes a record, and lets this host's catalog forget what it knew.
+fn write_record(world: &World, name: &str, record: &Value) {
+    let path = world.at(&format!("a/.fullbore/{name}"));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, record.to_string()).unwrap();
+    let _ = fs::remove_dir_all(world.at("state")); // It may not be there.
+}
+
+fn prune(world: &World) -> Ended {
+    world.run("prune --repo night --grace 0s --confirm")
+}
+
+/// As on a machine of this name.
+fn on(world: &World, host: &str, line: &str) -> Ended {
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.env("FULLBORE_HOST", host);
+    program::run(command)
+}
+
+/// Two fulls, the newer of which is verified; the record of the older one.
+fn two_fulls(world: &World) -> (Value, Value) {
+    back_up(world, "");
+    back_up(world, "");
+    world.run("verify --repo night --latest").done();
+    let sets = sets(world);
+    let of = |at: usize| record(world, &format!("sets/{}.json", id(&sets[at])));
+    (of(0), of(1))
+}
+
+#[test]
+fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
+    let world = world();
+    let (old, new) = two_fulls(&world);
+    world.write("a/important.txt", b"of somebody else");
+    let foreign = json!({ "place": 0, "name": "important.txt", "bytes": 16 });
+    let (kept, true_families) = (new["families"][0].clone(), old["families"].clone());
+    for of_another in [foreign, kept] {
+        let mut forged = old.clone();
+        forged["families"] = json!([true_families[0], of_another]);
+        write_record(&world, &format!("sets/{}.json", id(&old)), &forged);
+        prune(&world).with_code(4).says(&["a record calls it one of"]);
+        // A tombstone of a set that nobody knows, and a run that has died.
+        write_record(&world, &format!("sets/{}.json", id(&old)), &old);
+        let missing = json!({ "place": 0, "name": "was-never-there.bore", "bytes": 1 });
+        let grave = json!({ "task": OTHER, "host": "elsewhere", "families": [missing, of_another] });
+        write_record(&world, &format!("tombstones/{OTHER}.json"), &grave);
+        prune(&world).refused(3, "a/", "a record calls it one of");
+        fs::remove_file(world.at(&format!("a/.fullbore/tombstones/{OTHER}.json"))).unwrap();
+        let dead = json!({ "format": 1, "task": OTHER, "verb": "backup", "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
+            "started_at": "2026-11-22T00:00:00Z", "state": "IN_PROGRESS", "lease_s": 0, "needs": [], "writes": OTHER,
+            "families": [missing, of_another],
+            "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
+        write_record(&world, &format!("tasks/{OTHER}.json"), &dead);
+        prune(&world).refused(3, "a/", "a record calls it one of");
+        fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
+        let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
+        assert_eq!(world.read("a/important.txt"), b"of somebody else");
+        assert_eq!(world.names("a").iter().filter(|name| name.ends_with(".bore")).count(), 2);
+    }
+    // A family whose header is damaged is known by its name.
+    let name = true_families[0]["name"].as_str().unwrap();
+    let family = fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap();
+    let then = family.metadata().unwrap().modified().unwrap();
+    family.write_all_at(&[0; 512], 0).unwrap();
+    family.set_modified(then).unwrap();
+    let said = prune(&world).done();
+    assert_eq!(sets(&world).iter().map(id).collect::<Vec<_>>(), [id(&new)], "{said}");
+    world.run("restore --repo night --into sqlite:copy.db").done();
+}
+
+#[test]
+fn a_record_without_families_is_no_backup() {
+    let world = world();
+    let (old, new) = two_fulls(&world);
+    let mut forged = old;
+    forged["backup_set_id"] = OTHER.into();
+    forged["families"] = json!([]);
+    forged["started_at"] = (jiff::Timestamp::now().as_microsecond()).into();
+    write_record(&world, &format!("sets/{OTHER}.json"), &forged);
+    write_record(&world, &format!("verdicts/{OTHER}.1.passed.json"), &json!({}));
+    assert_eq!(sets(&world)[2]["why_incomplete"], "its record names no family");
+    world.run("check --repo night").refused(1, "--repo night", "names no family");
+    let restored = world.run("restore --repo night --into sqlite:copy.db").with_code(4);
+    restored.says(&["is newer, but cannot be used"]);
+    prune(&world);
+    assert_eq!(sets(&world).iter().map(id).collect::<Vec<_>>(), [id(&new)], "it pushes no good backup out");
+}
+
+#[test]
+fn encrypted_sets_that_do_not_tell_their_database_stay() {
+    let world = world();
+    world.run("key new --no-recovery k.key").done();
+    database::make(&world.at("other.db"), Shape { rows: 150, ..Shape::default() });
+    for database in ["other", "app", "app"] {
+        world.run(&format!("backup sqlite:{database}.db --repo night --encrypt-to k.key.pub")).done();
+    }
+    // Their hosts died before they could write the records.
+    fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
+    fs::remove_dir_all(world.at("state")).unwrap();
+    world.run("verify --repo night --key k.key").done();
+    let said = prune(&world).done();
+    assert_eq!(sets(&world).len(), 3, "whose they are nobody knows: {said}");
+    assert!(said.text().contains("is not known without a key"), "{said}");
+    world.run("restore --from a --key k.key --latest --into sqlite:copy.db").with_code(1); // Of two databases.
+    assert_eq!(world.names("a").iter().filter(|name| name.starts_with("other-full")).count(), 1);
+}
+
+#[test]
+fn machines_that_have_a_database_of_the_same_name_keep_theirs() {
+    let world = world();
+    on(&world, "one", "backup sqlite:app.db --repo night").done();
+    database::sql(&world.at("app.db"), "CREATE TABLE of_the_other AS SELECT 1 AS n");
+    for _ in 0..2 {
+        on(&world, "two", "backup sqlite:app.db --repo night").done();
+    }
+    on(&world, "three", "backup sqlite:app.db --repo night --kind auto").done().says(&["of one, two"]);
+    on(&world, "two", "backup sqlite:app.db --repo night --kind auto").done().says(&["a differential of full"]);
+    on(&world, "four", "backup sqlite:app.db --repo night --kind log").refused(3, "--kind log", "FULLBORE_HOST");
+    world.run("verify --repo night").done();
+    prune(&world).done();
+    let hosts: Vec<String> = sets(&world)
+        .iter()
+        .map(|set| record(&world, &format!("sets/{}.json", id(set)))["host"].as_str().unwrap().into())
+        .collect();
+    assert_eq!(hosts, ["one", "two", "three", "two"], "the older full of two went, nobody else's");
+    let restored = world.run("restore --repo night --into sqlite:copy.db");
+    restored.refused(1, "--repo", "several databases").says(&["one:/", "two:/"]);
+    world.run("restore --repo night --database app --into sqlite:copy.db").with_code(1);
+    let path = world.at("app.db").canonicalize().unwrap();
+    world.run(&format!("restore --repo night --database one:{} --into sqlite:copy.db", path.display())).done();
+    let more = "SELECT count(*) FROM sqlite_schema WHERE name = 'of_the_other'";
+    assert_eq!(database::number(&world.at("copy.db"), more), 0);
+    let checked = world.run("check --repo night --max-age 1h --metrics night.prom").done();
+    assert!(checked.text().contains("one:/") && checked.text().contains("three:/"), "{checked}");
+}
+
+const DAY: i64 = 86_400 * 1_000_000;
+
+#[test]
+fn a_copied_repository_keeps_the_days_of_its_backups() {
+    let world = world();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\ndaily = 7\n");
+    (0..3).for_each(|_| back_up(&world, ""));
+    world.run("verify --repo night").done();
+    let now = jiff::Timestamp::now().as_microsecond();
+    // As `cp -r` leaves it after ten days, or a sync between two stores: all files are of today.
+    for (set, days) in sets(&world).iter().zip([6, 5, 4]) {
+        let name = format!("sets/{}.json", id(set));
+        let mut of_that_day = record(&world, &name);
+        of_that_day["started_at"] = (now - days * DAY).into();
+        of_that_day["finished_at"] = (now - days * DAY + 1).into();
+        write_record(&world, &name, &of_that_day);
+    }
+    let mut made = record(&world, "repository.json");
+    made["created_at"] = jiff::Timestamp::from_microsecond(now - 10 * DAY).unwrap().to_string().into();
+    write_record(&world, "repository.json", &made);
+    prune(&world).done().says(&["this repository was copied here"]);
+    assert_eq!(sets(&world).len(), 3, "three days, of which each has its place");
+    world.run("check --repo night --max-age 1d").refused(1, "--repo night", "its newest backup is");
+    back_up(&world, "");
+    world.run("check --repo night --max-age 1d").done();
+}
+
+#[test]
+fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
+    let world = world();
+    two_fulls(&world);
+    world.run("check --repo night --max-age 1h").done();
+    let name = world.names("a").into_iter().find(|name| name.ends_with(".bore")).unwrap();
+    let family = world.at(&format!("a/{name}"));
+    let ahead = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
+    for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
+        fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap().set_modified(ahead).unwrap();
+    }
+    world.run("check --repo night --max-age 1h").refused(1, "--repo night", "dated in the future");
+    fs::remove_file(family).unwrap();
+    world.run("check --repo night").refused(1, "--repo night", "cannot be used: family 1 of 1 is missing");
+}
