@@ -83,7 +83,10 @@ pub fn task(task: &ListedTask) -> String {
     lines.extend(task.ended_at.as_deref().map(|time| format!("ended     {}", value(time))));
     let percent = task.percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
     let done = show_bytes(task.done_bytes);
-    let total = (task.total_bytes > 0).then(|| format!(" of {}", show_bytes(task.total_bytes))).unwrap_or_default();
+    let total = match task.total_bytes {
+        0 => String::new(),
+        total => format!(" of {}", show_bytes(total)),
+    };
     lines.push(format!(
         "done      {done}{total}{percent}, {:.1} MiB/s, {} stored",
         task.mib_per_s,

@@ -240,6 +240,26 @@ fn a_step_that_was_broken_off_can_be_repeated_and_nothing_else() {
 }
 
 #[test]
+fn a_log_set_that_is_damaged_leaves_the_target_behind_the_one_before_it() {
+    let chain = chain();
+    chain.step("a/full.bore").done();
+    let whole = chain.world.read("b/3.bore");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    chain.world.write("b/3.bore", &damaged);
+    let failed = chain.step("b");
+    assert!(
+        failed.code == 3 && failed.err.contains("b/3.bore") && failed.err.contains("the target stands at log"),
+        "{failed}"
+    );
+    let state = chain.state();
+    assert!(state["logs"] == 2 && state["doing"].is_null(), "{state:#}");
+    chain.world.write("b/3.bore", &whole);
+    chain.recover("b/3.bore", "").done();
+    assert_eq!(database::number(&chain.world.at("copy.db"), "SELECT max(n) FROM ledger"), 3);
+}
+
+#[test]
 fn killed_at_any_moment_a_step_is_done_or_can_be_done_again() {
     let chain = chain_of(Shape { rows: 8_000, ..Shape::default() }, "");
     let mut random = fastrand::Rng::with_seed(16);

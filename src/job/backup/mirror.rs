@@ -3,8 +3,9 @@
 use fullbore_core::device::Device;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
-use super::{Raised, Request, stripes};
+use super::{Raised, Request, sinks, stripes};
 
 /// Where the families go as well.
 #[derive(Clone)]
@@ -57,14 +58,23 @@ impl Request {
     }
 }
 
-/// Two copies in one file are one.
-pub(super) fn refuse_same(devices: &[Device], mirrors: &[Device]) -> Result<()> {
-    let taken = |mirror: &&Device| {
-        let identity = mirror.identity();
-        identity.is_some() && devices.iter().any(|device| device.identity() == identity)
+/// The second devices of all families, which are not the `first` ones: two copies in one file are one.
+pub(super) fn devices(
+    request: &Request,
+    stripes: usize,
+    path: &str,
+    media_set_id: Uuid,
+    first: &[Device],
+) -> Result<Vec<Device>> {
+    let Some(mirrored) = request.mirrored() else { return Ok(Vec::new()) };
+    let devices = sinks::devices(&mirrored, Some(stripes), path, media_set_id)?;
+    let taken = |device: &&Device| {
+        let identity = device.identity();
+        identity.is_some() && first.iter().any(|first| first.identity() == identity)
     };
-    mirrors.iter().find(taken).map_or(Ok(()), |mirror| {
+    if let Some(device) = devices.iter().find(taken) {
         let why = "is where the backup itself goes";
-        Err(Error::usage(format!("--copy-to: {mirror}"), why, "name a repository in other places"))
-    })
+        return Err(Error::usage(format!("--copy-to: {device}"), why, "name a repository in other places"));
+    }
+    Ok(devices)
 }

@@ -315,10 +315,7 @@ fn prepare(
     }
     claim(request, &plan, whole / plan.stripes as u64, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
-    let mirrored = request.mirrored();
-    let mirrors = mirrored.as_ref().map(|mirrored| sinks::devices(mirrored, Some(plan.stripes), path, media_set_id));
-    let mirrors = mirrors.transpose()?.unwrap_or_default();
-    mirror::refuse_same(&devices, &mirrors)?;
+    let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, &devices)?;
     let (data_key, keys) = data_key(request, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
@@ -351,7 +348,7 @@ fn prepare(
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;
-    if let Some(mirrored) = mirrored {
+    if let Some(mirrored) = request.mirrored() {
         sinks::make_room(&mirrored, &mirrors, expected_per_family, report)?;
     }
     Ok(Prepared {

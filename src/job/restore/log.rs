@@ -65,17 +65,33 @@ pub(super) fn clear(database: &Path) {
     drop(Unpacking::beside(database));
 }
 
-/// Applies log sets to the database in the file `database`, which stands at `base`; without a file they are only read. Gives where it stands then.
+/// How far log sets were applied.
+pub(super) struct Reached {
+    /// Where the database stands.
+    pub stands: End,
+    /// How many of them.
+    pub sets: usize,
+    /// False while a set is being applied: the database stands nowhere then.
+    pub whole: bool,
+}
+
+impl Reached {
+    /// A database that stands there, and nothing applied to it.
+    pub fn at(stands: End) -> Self {
+        Self { stands, sets: 0, whole: true }
+    }
+}
+
+/// Applies log sets to the database in the file `database`, from where it stands on; without a file they are only read.
 pub(super) fn apply(
     logs: &[media::Found],
-    base: End,
+    reached: &mut Reached,
     database: Option<&Path>,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<End> {
-    let mut stands = base;
+) -> Result<()> {
     for found in logs {
         check_streams(found)?;
         // One after the other: there may be more of them than files that a process can have open.
@@ -85,24 +101,24 @@ pub(super) fn apply(
             reading::book(&outcome, report);
             continue;
         };
-        stands = apply_one(found, &mut opened, database, &stands, request, conduct, report)?;
+        apply_one(found, &mut opened, database, reached, request, conduct, report)?;
     }
     if let (Some(stop), Some(_)) = (request.reading.choice.stop_at, database) {
-        let last = stands.time().map_or_else(|| "an unknown time".into(), moment::show_with_local);
+        let last = reached.stands.time().map_or_else(|| "an unknown time".into(), moment::show_with_local);
         report.notes.push(format!("stopped at {}: the last commit was seen at {last}", moment::show_with_local(stop)));
     }
-    Ok(stands)
+    Ok(())
 }
 
 fn apply_one(
     found: &media::Found,
     opened: &mut Opened,
     database: &Path,
-    stands: &End,
+    reached: &mut Reached,
     request: &Request,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<End> {
+) -> Result<()> {
     let name = chain::title(&found.set);
     let manifest = opened.sets.front().and_then(|set| set.manifest());
     let first = manifest.map(|manifest| End::read(&manifest.position.first));
@@ -129,14 +145,16 @@ fn apply_one(
     let [groups, frames] = unpacking.open()?;
     let file = OpenOptions::new().write(true).open(database);
     let file = file.map_err(|e| Error::io("open", database.display().to_string(), e))?;
-    let unpacked =
-        Unpacked { name: &name, groups: &groups, frames: &frames, first: &first, database: &file, base: stands };
+    reached.whole = false;
+    let base = &reached.stands;
+    let unpacked = Unpacked { name: &name, groups: &groups, frames: &frames, first: &first, database: &file, base };
     let applied = unpacked.apply(request.reading.choice.stop_at)?;
     let last = LogEnd::read(&outcome.manifest.position.last).map_err(|bad| nonsense(bad.0))?;
     if !applied.stopped && applied.end.log != last.end.log {
         return Err(nonsense("it does not end where its manifest says".into()));
     }
-    Ok(applied.end)
+    *reached = Reached { stands: applied.end, sets: reached.sets + 1, whole: true };
+    Ok(())
 }
 
 /// A log set of SQLite has two streams.

@@ -248,8 +248,9 @@ fn restore_found(
     let more = !logs.is_empty() || request.reading.choice.stop_at.is_some() || request.recovery == Recovery::Later;
     let mut first = None;
     if let Some(base) = base.filter(|_| more) {
-        let stands = log::apply(&logs, steps::end_of(&base)?, database, request, key, conduct, report)?;
-        first = Some(steps::First { bases: &sequence, logs: &logs, database: base.database, stands });
+        let mut reached = log::Reached::at(steps::end_of(&base)?);
+        log::apply(&logs, &mut reached, database, request, key, conduct, report)?;
+        first = Some(steps::First { bases: &sequence, logs: &logs, database: base.database, stands: reached.stands });
     }
     conduct.check()?;
     match first.filter(|_| request.recovery == Recovery::Later) {

@@ -16,8 +16,9 @@ use fullbore_engines::sqlite::restore as sqlite;
 
 use super::super::reading::{self, Media};
 use super::super::{Conduct, media};
+use super::log::{self, Reached};
 use super::state::{Applied, Doing, State, Written};
-use super::{Into, Recovery, Request, check_integrity, log, only_stream, plan_line};
+use super::{Into, Recovery, Request, check_integrity, only_stream, plan_line};
 use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
 
@@ -218,18 +219,46 @@ impl<'a> Step<'a> {
         let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, report));
         let opened = opened.transpose()?;
         // From here on the file is neither before the step nor behind it, until that is written down.
-        self.state.written.doing = doing;
+        let before = std::mem::replace(&mut self.state.written.doing, doing);
         self.state.write()?;
         let mut stands = self.state.end()?;
         if let (Some(opened), Some(found)) = (opened, bases.first()) {
             stands = self.apply_differential(opened, found, conduct, report)?;
         }
-        if !logs.is_empty() {
-            stands = log::apply(&logs, stands, Some(&self.state.working()), self.request, key, conduct, report)?;
+        let (mut reached, working) = (Reached::at(stands), self.state.working());
+        let applied = match logs.is_empty() {
+            true => Ok(()),
+            false => log::apply(&logs, &mut reached, Some(&working), self.request, key, conduct, report),
+        };
+        self.write_down(&bases, &logs, &reached, before)?;
+        applied.map_err(|error| match self.state.written.doing {
+            None => error.noting(&format!("the target stands at {} now", self.state.written.last.title)),
+            Some(_) => error,
+        })
+    }
+
+    /// Writes down how far it has come, also where a set failed; if that is nowhere, the step has to be repeated.
+    fn write_down(
+        &mut self,
+        bases: &[media::Found],
+        logs: &[media::Found],
+        reached: &Reached,
+        before: Option<Doing>,
+    ) -> Result<()> {
+        if !reached.whole {
+            return Ok(());
+        }
+        let done = &logs[..reached.sets];
+        let again = |doing: &Doing| bases.iter().chain(done).any(|found| found.set.backup_set_id == doing.last.id);
+        if before.as_ref().is_some_and(|before| !again(before)) {
+            // What an earlier one has begun is not done again yet.
+            self.state.written.doing = before;
+            return self.state.write();
         }
         let synced = self.database.sync_all();
         synced.map_err(|e| Error::io("sync", self.state.working().display().to_string(), e))?;
-        self.state.applied(&stands, &bases, &logs, self.request.reading.choice.stop_at)?;
+        let stop_at = self.request.reading.choice.stop_at.filter(|_| done.len() == logs.len());
+        self.state.applied(&reached.stands, bases, done, stop_at)?;
         self.state.write()
     }
 
