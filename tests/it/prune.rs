@@ -242,7 +242,9 @@ fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
     let world = world();
     chain(&world, 1);
     let (old, young) = ("tasks/x.json.unfinished-old", "fates/x.json.unfinished-young");
-    for name in [old, young, "clock/left.json", "probe-left"] {
+    let ended = world.names("a/.fullbore/tasks").remove(0).replace(".json", ".cancel");
+    let cancel = format!("tasks/{ended}");
+    for name in [old, young, "clock/left.json", "probe-left", &cancel] {
         let path = world.at(&format!("a/.fullbore/{name}"));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "").unwrap();
@@ -254,6 +256,7 @@ fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
     prune(&world, "--confirm").done();
     let is_there = |name: &str| world.at(&format!("a/.fullbore/{name}")).exists();
     assert!(!is_there(old) && !is_there("clock/left.json") && !is_there("probe-left"));
+    assert!(!is_there(&cancel), "nobody is left to hear it");
     assert!(is_there(young), "a run may be about to rename it");
 }
 
