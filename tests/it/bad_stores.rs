@@ -5,7 +5,7 @@ mod object_store {
     use std::process::{Child, Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use fullbore_test_servers::{Fault, FaultProxy, ObjectStore, Request, StoreKind, StoreOptions, wait_until};
+    use fullbore_test_servers::{Call, Fault, FaultProxy, ObjectStore, Request, StoreKind, StoreOptions, wait_until};
 
     use crate::database;
     use crate::program::{self, Ended};
@@ -305,6 +305,64 @@ mod object_store {
         let before = keys(&store);
         assert_each_verb_says(&world, &store, &variables, &["repository.json", "newer fullbore", "use that fullbore"]);
         assert_eq!(keys(&store), before);
+    }
+
+    /// Only in the end the store is away: what the run has begun stays, and it has ended all the same.
+    #[test]
+    fn what_a_run_that_failed_could_not_tidy_up_the_next_prune_removes_and_nothing_else() {
+        let (world, store) = (world(), store());
+        let variables = store.environment();
+        run(&world, &variables, "backup sqlite:app.db --repo night").done();
+        let whole = keys(&store).into_iter().filter(|key| key.ends_with(".bore")).count();
+        let proxy = FaultProxy::start(store.endpoint(), |request| match request.operation() {
+            "UploadPart" | "AbortMultipartUpload" | "DeleteObject" | "DeleteObjects" => Fault::INTERNAL_ERROR,
+            _ => Fault::Pass,
+        });
+        let line = "backup sqlite:app.db --repo night --stripes 2";
+        run(&world, &store.environment_at(proxy.endpoint()), line).with_code(1);
+        let claims = || keys(&store).into_iter().filter(|key| key.ends_with(".claim")).collect::<Vec<_>>();
+        assert_eq!((claims().len(), store.uploads("media").len()), (2, 2), "nothing could be tidied up");
+        // What no run of the repository has begun is somebody else's.
+        store.client().put("media", "night/else.bore.claim", b"{}");
+        store.client().demand(&Call::new("POST", "/media/night/else.bore").query("uploads", ""));
+        // And this run is at work.
+        let words = "backup sqlite:app.db --repo night --throttle 256KiB/s --max-transfer-size 64KiB";
+        let mut command = program::command(world.folder(), words.split_whitespace());
+        command.envs(variables.iter().map(|(name, value)| (*name, value)));
+        let running = program::start(command);
+        wait_until("it has claimed its key", || claims().len() == 4);
+        let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s").done();
+        assert!(ended.err.contains("it ended, and could not tidy up; what it has left was removed"), "{ended}");
+        assert_eq!(claims().len(), 2, "{:?}", claims());
+        running.wait().done();
+        assert_eq!(claims(), ["night/else.bore.claim"]);
+        assert_eq!(store.uploads("media").into_iter().map(|(key, _)| key).collect::<Vec<_>>(), ["night/else.bore"]);
+        assert_eq!(keys(&store).into_iter().filter(|key| key.ends_with(".bore")).count(), whole + 1);
+        run(&world, &variables, "verify --repo night").done();
+    }
+
+    #[test]
+    fn a_record_that_comes_back_changed_is_asked_for_again_and_is_not_believed() {
+        let (world, store) = (world(), store());
+        let variables = store.environment();
+        run(&world, &variables, "backup sqlite:app.db --repo night").done();
+        let good = run(&world, &variables, "list --repo night --json").done().json();
+        std::fs::remove_dir_all(world.at("state")).unwrap();
+        for times in [1, 1000] {
+            let proxy = FaultProxy::start(store.endpoint(), move |request| {
+                let is_record = request.method == "GET" && request.path.contains("/.fullbore/sets/");
+                // In the middle of a number: still JSON.
+                if is_record && request.attempt < times { Fault::FlipAnswer(100) } else { Fault::Pass }
+            });
+            let ended = run(&world, &store.environment_at(proxy.endpoint()), "list --repo night --json");
+            assert!(proxy.faults() > 0);
+            if times == 1 {
+                assert_eq!(ended.done().json(), good);
+            } else {
+                ended.refused_once(1, &["/.fullbore/sets/", "not those that were written"]);
+            }
+            let _ = std::fs::remove_dir_all(world.at("state")); // It may not have come so far.
+        }
     }
 
     #[test]

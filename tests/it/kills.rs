@@ -221,7 +221,9 @@ fn a_restore_over_a_database_killed_at_a_step_leaves_the_old_or_the_new() {
     database::make(&world.at("old.db"), Shape { rows: 90, ..Shape::default() });
     let (old, new) = (database::contents(&world.at("old.db")), database::contents(&world.at("app.db")));
     let line = "restore --from a --into sqlite:copy.db --replace";
-    let before = |_| drop(std::fs::copy(world.at("old.db"), world.at("copy.db")).unwrap());
+    let before = |_| {
+        std::fs::copy(world.at("old.db"), world.at("copy.db")).unwrap();
+    };
     killed_step_by_step(&world, line, 3, before, |step| {
         let found = database::contents(&world.at("copy.db"));
         assert!(found == old || found == new, "killed before {step}: neither the old nor the new");

@@ -238,6 +238,29 @@ fn a_task_record_that_cannot_be_read_stops_a_prune_and_nothing_else() {
 }
 
 #[test]
+fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
+    let world = world();
+    chain(&world, 1);
+    let (old, young) = ("tasks/x.json.unfinished-old", "fates/x.json.unfinished-young");
+    let ended = world.names("a/.fullbore/tasks").remove(0).replace(".json", ".cancel");
+    let cancel = format!("tasks/{ended}");
+    for name in [old, young, "clock/left.json", "probe-left", &cancel] {
+        let path = world.at(&format!("a/.fullbore/{name}"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "").unwrap();
+        if name != young {
+            let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+            fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+        }
+    }
+    prune(&world, "--confirm").done();
+    let is_there = |name: &str| world.at(&format!("a/.fullbore/{name}")).exists();
+    assert!(!is_there(old) && !is_there("clock/left.json") && !is_there("probe-left"));
+    assert!(!is_there(&cancel), "nobody is left to hear it");
+    assert!(is_there(young), "a run may be about to rename it");
+}
+
+#[test]
 fn a_policy_that_keeps_nothing_is_refused() {
     let world = world();
     chain(&world, 1);

@@ -266,6 +266,10 @@ mod object_store {
         (0..STEPS).for_each(|step| life.step(step == 0));
         life.end();
         count(counts, "lives", 1);
+        let lives = counts.lock().unwrap()["lives"];
+        if lives.is_multiple_of(100) {
+            program::tell(&format!("{lives} lives so far, this was seed {seed}: {:#?}", counts.lock().unwrap()));
+        }
         fs::remove_dir_all(&life.places[0]).unwrap();
     }
 

@@ -141,14 +141,14 @@ fn engine_of(request: &Request) -> &str {
 }
 
 /// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
-fn renew_locks(
+pub(super) fn renew_locks(
     bases: &[StoredSet],
     repository: &Repository,
     setting: Setting<'_>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let Some(until) = conduct.stores.locks_until() else { return Ok(()) };
+    let Some(until) = repository.stores.locks_until() else { return Ok(()) };
     if bases.is_empty() {
         return Ok(());
     }

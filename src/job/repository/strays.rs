@@ -9,7 +9,7 @@ use fullbore_core::sink::CLAIM;
 use fullbore_core::store::Upload;
 
 use super::sweep::{Left, Sweeper};
-use crate::repository::format::{FamilyRecord, TaskRecord, TaskState};
+use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
 use crate::repository::inventory::tasks;
 use crate::repository::records::list_place;
 
@@ -65,7 +65,13 @@ impl Sweeper<'_> {
     pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<()> {
         // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
         let listing = Listing::take(self)?;
+        let cancelled = self.repository().records.list("tasks/")?.into_iter().map(|entry| entry.name);
+        let cancelled: HashSet<String> = cancelled.filter(|name| name.ends_with(".cancel")).collect();
         for task in tasks(self.repository())?.iter().filter(|task| !task.record.state.is_open()) {
+            let cancel = cancel_name(task.record.task);
+            if cancelled.contains(cancel.trim_start_matches("tasks/")) {
+                self.repository().records.remove(&cancel)?;
+            }
             if let Some(left) = self.tidy_up_after(&task.record, &listing)? {
                 said.push(format!("{}: it ended, and could not tidy up; {left}", task.title()));
             }
@@ -77,7 +83,10 @@ impl Sweeper<'_> {
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
         let Some(set) = task.writes else { return Ok(None) };
         let beside = |family: &FamilyRecord| listing.has(family, CLAIM) || listing.uploads_of(family).next().is_some();
-        if task.state != TaskState::Success
+        // What has its commit record is a set, whatever its run has said.
+        let is_committed = task.families.first().is_some_and(|first| listing.has(first, ""));
+        if !is_committed
+            && task.state != TaskState::Success
             && task.families.iter().any(|family| beside(family) || listing.has_family(family))
             && !self.is_described(set)?
         {
