@@ -19,6 +19,9 @@ const LEFT: &str = "copy.db.restoring-1a2b3c";
 const CHUNK: usize = 1 << 20;
 const RESUME: &str = "restore --from a --from b --into sqlite:copy.db --resume";
 
+/// What was left, and how that comes about.
+type Case<'a> = (&'a str, &'a dyn Fn(&World));
+
 /// Several chunks, in two families.
 fn with_set(options: &str) -> World {
     let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
@@ -91,7 +94,7 @@ fn whatever_was_left_the_result_is_the_database() {
     let whole = world.read(LEFT);
     let other = World::with_shape(Shape { rows: 21_000, ..Shape::default() });
     let sparse = |world: &World| File::create(world.at(LEFT)).unwrap().set_len(whole.len() as u64).unwrap();
-    let cases: [(&str, &dyn Fn(&World)); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("all of it", &|world| world.write(LEFT, &whole)),
         ("all of it, and more", &|world| world.write(LEFT, &[&whole[..], &[7; 3 * CHUNK]].concat())),
         ("its beginning", &|world| world.write(LEFT, &whole[..whole.len() / 2 + 77])),
