@@ -170,7 +170,7 @@ mod tests {
                 vec![Fault::ErrorAtByte(50_000, 5), Fault::NoSpaceAfter(30_000), Fault::ErrorAtOperation(7, 5)];
             for fault in [at_steps, in_bytes].concat() {
                 let (a, b) = (crate::io::directory_on_disk(), crate::io::directory_on_disk());
-                let plan = FaultPlan::new().with(side, fault.clone());
+                let plan = FaultPlan::new().with(side, fault);
                 let sinks = (file(a.path(), "x", &plan, 0).unwrap(), file(b.path(), "x", &plan, 1).unwrap());
                 let mut sink = MirrorSink::new(sinks.0, sinks.1);
                 let done = commit(&mut sink);
