@@ -75,7 +75,7 @@ fn a_database_and_its_differential_go_there_in_stripes_and_come_back() {
         let listed = run(&world, &store, &format!("list --from {at} --json")).done().json();
         assert_eq!(listed[0]["families"], 2);
         assert!(listed[0]["devices"][0].as_str().unwrap().starts_with(&at), "{listed}");
-        run(&world, &store, &format!("inspect header --from {scheme}://media/{}", made[0])).done();
+        run(&world, &store, &format!("inspect header --from {at}")).done();
         run(&world, &store, &format!("verify --from {at}")).done();
         assert_restores(&world, &store, &format!("--from {at}"));
         database::sql(&world.at("app.db"), "CREATE TABLE more AS SELECT 1 AS one, 2 AS two");
