@@ -381,12 +381,7 @@ impl Place {
         if request.mkdir {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }
-        let given_up = state_of(&request.into)?;
-        let mut restore = match &given_up {
-            Some(known) if !request.replace => return Err(known.refusal()),
-            Some(_) => sqlite::prepare_over_what_goes(&path)?,
-            None => sqlite::prepare(&path, request.replace)?,
-        };
+        let (mut restore, given_up) = prepare(request, &path)?;
         let lock = if request.resume { resume::take_over(&mut restore, report)? } else { None };
         report.warnings.extend(restore.leftovers().iter().map(|left| {
             format!(
@@ -461,6 +456,17 @@ fn check_integrity(file: &Path, target: &Path, depth: integrity::Depth) -> Resul
             "the database was damaged when it was backed up; restore without --integrity-check to look at it",
         ))
     })
+}
+
+/// Finds out whether a database can be restored there, and what was restored in steps and is given up for it.
+fn prepare(request: &Request, path: &Path) -> Result<(sqlite::Restore, Option<state::State>)> {
+    let given_up = state_of(&request.into)?;
+    let restore = match &given_up {
+        Some(known) if !request.replace => return Err(known.refusal()),
+        Some(_) => sqlite::prepare_over_what_goes(path)?,
+        None => sqlite::prepare(path, request.replace)?,
+    };
+    Ok((restore, given_up))
 }
 
 /// Where the database is to be; `None` for `nul:`.

@@ -16,7 +16,7 @@ use super::super::Conduct;
 use super::super::media;
 use super::super::reading::Opened;
 use super::unfinished::Unfinished;
-use super::{Into, Place, Request, log, path_of};
+use super::{Into, Place, Request, log, path_of, prepare};
 use crate::report::{Report, ResumedReport};
 use crate::units::show_bytes;
 
@@ -148,7 +148,7 @@ pub(super) fn standing(
 pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let Some(set) = opened.sets.pop_front() else { return Ok(()) };
     let Some(path) = path_of(request, &set)? else { return Ok(()) };
-    let mut restore = sqlite::prepare(&path, request.replace)?;
+    let mut restore = prepare(request, &path)?.0;
     let Some(_locked) = take_over(&mut restore, report)? else { return Ok(()) };
     if !has_map(&set) {
         report.notes.push("the full has no page map to prove by what is there: all of it would be restored".into());

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::cipher::CipherId;
+use crate::io::{Mode, OpenedFile};
 use crate::media::{ManifestFamily, ManifestMap, ManifestStream, Position, SetKind};
 use crate::plan::{Knobs, TransferSize, UnpackPlan};
 use crate::sink::Sink;
@@ -254,7 +257,8 @@ fn expected(steps: &[Step], size: u64, id: u16) -> Vec<u8> {
     bytes
 }
 
-/// The files that a full, or a full and its differential, restore to are what the steps leave behind.
+/// The files that a full, or a full and its differential, restore to are what the steps leave behind; also where another restore has
+/// left them, and they were spoiled.
 fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     sets.iter().for_each(|set| unpack(set, &NullTarget).unwrap());
     let root = tempfile::tempdir().unwrap();
@@ -267,13 +271,75 @@ fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     }
     unpack(sets.last().unwrap(), &target).unwrap();
     target.finish().unwrap();
+    assert_files(root.path(), steps, sizes);
+    // One way of many, for each restore syncs all its files.
+    spoil(root.path(), sizes.len() as u64, steps.len() as u64 % 4);
+    go_on(root.path(), sets, &streams);
+    assert_files(root.path(), steps, sizes);
+}
+
+fn file_of(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("d{}/f{number}", number % 3))
+}
+
+fn assert_files(root: &Path, steps: &[Step], sizes: &[u64]) {
     for (number, &size) in (1..).zip(sizes) {
-        let path = root.path().join(format!("d{}/f{number}", number % 3));
+        let path = file_of(root, number.into());
         match steps.iter().any(|step| step.stream == number) && size != GONE {
             true => assert!(std::fs::read(path).unwrap() == expected(steps, size, number), "stream {number} differs"),
             false => assert!(!path.exists(), "stream {number} went, and is there"),
         }
     }
+}
+
+/// What a killed restore may have left of each file.
+fn spoil(root: &Path, files: u64, round: u64) {
+    for number in 1..=files {
+        let path = file_of(root, number);
+        let Ok(file) = std::fs::File::options().write(true).open(&path) else { continue };
+        let size = file.metadata().unwrap().len();
+        match (number + round) % 4 {
+            0 => file.write_all_at(&[0xEE; 5000], size / 3).unwrap(),
+            1 => (round * 70_000..size).step_by(200_000).for_each(|at| file.write_all_at(&[0xDD], at).unwrap()),
+            2 => file.set_len(size / 2).unwrap(),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+    }
+}
+
+/// A restore into what is there, as `--resume` does it.
+fn go_on(root: &Path, sets: &[&[Shelf]], streams: &[ManifestStream]) {
+    let keeps = |stream: &ManifestStream| sets.len() == 1 || stream.base.is_some();
+    let files = DirectoryTarget::adopt(root, streams, &keeps, &|_| false).unwrap();
+    match sets {
+        [full, differential] => {
+            let below = BaseTarget::new(&files, &streams_on(full), streams).unwrap();
+            prove_and_fetch(full, &below, &|stream| below.path(stream).map(Path::to_owned), &|| below.finish());
+            unpack(differential, &files).unwrap();
+            files.finish().unwrap();
+        }
+        _ => prove_and_fetch(sets[0], &files, &|stream| files.path(stream).map(Path::to_owned), &|| files.finish()),
+    }
+}
+
+fn prove_and_fetch(
+    full: &[Shelf],
+    target: &dyn Target,
+    path: &(dyn Fn(u16) -> Option<PathBuf> + Sync),
+    finish: &dyn Fn() -> Result<()>,
+) {
+    let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, full.len(), TRANSFER).unwrap();
+    let input = Pool::new(plan.input_buffers, TRANSFER as usize).unwrap();
+    let (progress, halt) = (Progress::default(), Halt::new());
+    let unpack = Unpack { plan: &plan, target, progress: &progress, halt: &halt, tick: &|| Ok(()), input: &input };
+    let mut map = BaseMap::open(assemble(full, &input)).unwrap();
+    let open = |stream: u16| path(stream).map(|path| OpenedFile::read(&path, Mode::Buffered)).transpose();
+    let before = unpack.compare(&map, &open, None).unwrap();
+    let fetched = unpack.fetch(map.set_mut(), &before.differ).unwrap();
+    finish().unwrap();
+    assert_eq!(unpack.compare(&map, &open, Some(&before.differ)).unwrap().first, None);
+    let stored: u64 = full.iter().map(|shelf| shelf.lock().unwrap().len() as u64).sum();
+    assert!(fetched.bytes < stored && fetched.outcome.stored_bytes == stored);
 }
 
 fn restores_to_what_was_sent(steps: &[Step], sizes: &[u64], families: u16) {

@@ -312,9 +312,12 @@ mod tests {
         for name in ["d/kept", "d/emptied", "d/other", "old/x", "mark/y"] {
             fs::write(at(name), "something").unwrap();
         }
-        fs::write(at("outside"), "outside").unwrap();
-        std::os::unix::fs::symlink(at("outside"), at("d/link")).unwrap();
-        fs::hard_link(at("outside"), at("d/twice")).unwrap();
+        fs::write(at("outside"), "of nobody").unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let precious = elsewhere.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, at("d/link")).unwrap();
+        fs::hard_link(&precious, at("d/twice")).unwrap();
         let names = ["d/kept", "d/emptied", "d/link", "d/twice", "new/made", "outside/below"];
         let streams: Vec<_> = (1..).zip(names).map(|(id, name)| stream(id, name, 5)).collect();
         let target =
@@ -327,7 +330,7 @@ mod tests {
         assert!(!at("old").exists() && !at("d/other").exists() && !at("d/mark").exists() && at("outside").is_dir());
         assert_eq!((read("d/link"), read("d/twice")), (String::new(), String::new()));
         target.finish().unwrap();
-        assert_eq!(read("d/kept"), "somet");
+        assert_eq!((read("d/kept"), fs::read_to_string(&precious).unwrap()), ("somet".into(), "precious".into()));
         assert!(
             DirectoryTarget::adopt(root.path(), &[stream(1, "b", 1), stream(2, "b", 1)], &|_| true, &|_| false)
                 .is_err()

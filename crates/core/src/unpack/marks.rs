@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a chunk, at least: a multiple of every unit, and about as long as a block.
-const CHUNK: u64 = 1 << 20;
+/// Bytes of a chunk, at least: a multiple of every unit, and about as long as a block. Tests have small streams.
+const CHUNK: u64 = if cfg!(test) { 1 << 16 } else { 1 << 20 };
 /// Chunks of all streams together, at most: their bits are 1 MiB.
 const MOST: u64 = 1 << 23;
 
@@ -126,27 +126,28 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
+    /// One chunk.
+    const ONE: u64 = CHUNK;
 
     #[test]
     fn a_range_is_cut_into_the_parts_that_are_marked() {
-        let marks = Marks::new([(7, 10 * MIB + 5), (9, 3)].into_iter());
-        for offset in [0, MIB + 1, 5 * MIB, 10 * MIB + 4, 10 * MIB + 5, 99 * MIB] {
+        let marks = Marks::new([(7, 10 * ONE + 5), (9, 3)].into_iter());
+        for offset in [0, ONE + 1, 5 * ONE, 10 * ONE + 4, 10 * ONE + 5, 99 * ONE] {
             marks.mark(7, offset);
         }
         marks.mark(8, 0);
         let parts = |range| marks.parts(7, range).collect::<Vec<_>>();
-        assert_eq!(parts(100..u64::MAX), [100..2 * MIB, 5 * MIB..6 * MIB, 10 * MIB..10 * MIB + 5]);
-        assert_eq!(parts(6 * MIB - 1..7 * MIB), vec![6 * MIB - 1..6 * MIB]);
-        assert!(!marks.touches(7, 2 * MIB..5 * MIB) && !marks.touches(9, 0..3) && !marks.touches(1, 0..3));
-        assert!(marks.touches(7, 2 * MIB..5 * MIB + 1) && !marks.touches(7, 5..5));
-        assert_eq!(marks.bytes(), 3 * MIB + 5);
+        assert_eq!(parts(100..u64::MAX), [100..2 * ONE, 5 * ONE..6 * ONE, 10 * ONE..10 * ONE + 5]);
+        assert_eq!(parts(6 * ONE - 1..7 * ONE), vec![6 * ONE - 1..6 * ONE]);
+        assert!(!marks.touches(7, 2 * ONE..5 * ONE) && !marks.touches(9, 0..3) && !marks.touches(1, 0..3));
+        assert!(marks.touches(7, 2 * ONE..5 * ONE + 1) && !marks.touches(7, 5..5));
+        assert_eq!(marks.bytes(), 3 * ONE + 5);
         assert_eq!(marks.all_parts().map(|(id, _)| id).collect::<Vec<_>>(), [7, 7, 7]);
     }
 
     #[test]
     fn every_byte_is_in_one_chunk_and_bits_are_bounded() {
-        for size in [0, 1, MIB, MIB + 1, 1 << 45, 1 << 62] {
+        for size in [0, 1, ONE, ONE + 1, 1 << 45, 1 << 62] {
             let marks = Marks::new([(1, size), (2, 17)].into_iter());
             assert!(marks.bits.len() as u64 * 64 <= MOST + 64, "{size}: {} words", marks.bits.len());
             let mut end = 0;
