@@ -139,10 +139,22 @@ pub struct TaskRecord {
     pub writes: Option<Uuid>,
     /// The families of that set.
     pub families: Vec<FamilyRecord>,
+    /// Sets that it has tried to write before and could not, the last few: what is left of them can be found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GivenUp>,
     /// Bytes read, of how many, and stored.
     pub progress: TaskProgress,
     /// What it failed of.
     pub error: Option<String>,
+}
+
+/// A set that was not stored in the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Which set it would have become.
+    pub set: Uuid,
+    /// Its families.
+    pub families: Vec<FamilyRecord>,
 }
 
 /// How far a task is.

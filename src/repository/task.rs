@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::Repository;
 use super::format::{
-    self, FORMAT, FamilyRecord, Fate, FateRecord, SetRecord, TaskProgress, TaskRecord, TaskState, TombstoneRecord,
+    self, FORMAT, FamilyRecord, Fate, FateRecord, GivenUp, SetRecord, TaskProgress, TaskRecord, TaskState,
+    TombstoneRecord,
 };
 use crate::job::{Conduct, Ended};
 
@@ -22,6 +23,8 @@ pub const LEASE: Duration = Duration::from_secs(300);
 const BEAT: Duration = Duration::from_secs(10);
 /// How often it looks whether it is to end.
 const LOOK: Duration = Duration::from_secs(2);
+/// How many sets that it could not store a run remembers.
+const GIVEN_UP_MOST: usize = 16;
 
 /// A running task. Dropped without [`end`](Self::end), its record says that it failed.
 pub struct Task {
@@ -36,6 +39,8 @@ struct Shared {
     begun: Instant,
     /// It has no end of its own.
     lasting: AtomicBool,
+    /// The set that it writes is committed.
+    stored: AtomicBool,
 }
 
 /// How the sets are that a run needs.
@@ -69,6 +74,7 @@ impl Task {
             needs: Vec::new(),
             writes: None,
             families: Vec::new(),
+            given_up: Vec::new(),
             progress: TaskProgress::default(),
             error: None,
         };
@@ -77,6 +83,7 @@ impl Task {
             conduct: conduct.clone(),
             record: Mutex::new(record),
             begun: Instant::now(),
+            stored: AtomicBool::new(false),
             lasting: AtomicBool::new(false),
         });
         shared.write()?;
@@ -145,12 +152,22 @@ impl Task {
     pub fn writes(&self, set: Uuid, families: Vec<FamilyRecord>) -> Result<()> {
         {
             let mut record = self.shared.lock();
-            (record.writes, record.families) = (Some(set), families);
+            let before = (record.writes.replace(set), std::mem::replace(&mut record.families, families));
+            if let ((Some(set), families), false) = (before, self.shared.stored.swap(false, Ordering::Relaxed)) {
+                record.given_up.push(GivenUp { set, families });
+                let many = record.given_up.len().saturating_sub(GIVEN_UP_MOST);
+                record.given_up.drain(..many);
+            }
             if record.state == TaskState::Created {
                 record.state = TaskState::InProgress;
             }
         }
         self.shared.write()
+    }
+
+    /// Tells that the set which it writes is committed.
+    pub fn stored(&self) {
+        self.shared.stored.store(true, Ordering::Relaxed);
     }
 
     /// The families of the set that it writes.

@@ -96,7 +96,9 @@ fn records_without_a_cause(places: &[PathBuf], sets: &BTreeMap<String, Value>) -
     let root = places[0].join(".fullbore");
     let tasks: BTreeMap<String, Value> =
         if root.join("tasks").is_dir() { records(places, "tasks") } else { BTreeMap::new() };
-    let written: BTreeSet<&str> = tasks.values().filter_map(|task| task["writes"].as_str()).collect();
+    let mut written: BTreeSet<&str> = tasks.values().filter_map(|task| task["writes"].as_str()).collect();
+    let given_up = tasks.values().filter_map(|task| task["given_up"].as_array());
+    written.extend(given_up.flatten().filter_map(|given_up| given_up["set"].as_str()));
     for (name, task) in &tasks {
         if task["ended_at"].is_null() {
             wrong.push(format!("task {name} has not ended: {task}"));

@@ -341,6 +341,48 @@ mod object_store {
         run(&world, &variables, "verify --repo night").done();
     }
 
+    /// It goes on with the same run's next set, and what it could not tidy up of the one before is found beside it.
+    #[test]
+    fn what_a_follower_of_a_log_has_given_up_the_next_prune_removes_while_it_goes_on() {
+        let (world, store) = (world(), store());
+        let app = crate::log::kept_open(&world);
+        let variables = store.environment();
+        run(&world, &variables, "backup sqlite:app.db --repo night").done();
+        let fails = std::sync::Arc::new(AtomicBool::new(false));
+        let failing = std::sync::Arc::clone(&fails);
+        let proxy = FaultProxy::start(store.endpoint(), move |request| match request.operation() {
+            "UploadPart" | "AbortMultipartUpload" | "DeleteObject" | "DeleteObjects"
+                if failing.load(Ordering::Relaxed) =>
+            {
+                Fault::INTERNAL_ERROR
+            }
+            _ => Fault::Pass,
+        });
+        let words = "log follow sqlite:app.db --repo night --interval 200ms".split_whitespace();
+        let mut command = program::command(world.folder(), words);
+        command.envs(store.environment_at(proxy.endpoint()));
+        let follower = program::start(command);
+        let claims = || keys(&store).into_iter().filter(|key| key.ends_with(".claim")).count();
+        let logs = || keys(&store).into_iter().filter(|key| key.contains("-log-") && key.ends_with(".bore")).count();
+        wait_until("the follower is there", || keys(&store).iter().filter(|key| key.contains("/tasks/")).count() > 1);
+        app.execute_batch("CREATE TABLE followed AS SELECT 1 AS n").unwrap();
+        wait_until("a set is stored", || logs() == 1);
+        fails.store(true, Ordering::Relaxed);
+        app.execute_batch("CREATE TABLE again AS SELECT 1 AS n").unwrap();
+        wait_until("a set was given up, and another is tried", || claims() > 1);
+        fails.store(false, Ordering::Relaxed);
+        wait_until("it was stored at last", || logs() > 1);
+        let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s");
+        assert!(ended.code == 0 && ended.err.contains("a set that it gave up"), "{ended}");
+        assert_eq!((claims(), store.uploads("media")), (0, Vec::new()));
+        app.execute_batch("CREATE TABLE more AS SELECT 2 AS n").unwrap();
+        follower.signal("TERM");
+        let ended = follower.wait();
+        assert!([0, 4].contains(&ended.code), "{ended}");
+        run(&world, &variables, "restore --repo night --into sqlite:copy.db").done();
+        assert_eq!(database::number(&world.at("copy.db"), "SELECT n FROM more"), 2);
+    }
+
     #[test]
     fn a_record_that_comes_back_changed_is_asked_for_again_and_is_not_believed() {
         let (world, store) = (world(), store());

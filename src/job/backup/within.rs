@@ -33,6 +33,8 @@ impl Within<'_> {
         outcome: &BackupOutcome,
         manifest: &Manifest,
     ) -> Result<SetRecord> {
+        self.task.stored();
+        self.second.iter().for_each(|(_, task)| task.stored());
         let set = &prepared.set;
         let families = prepared.devices.iter().zip(&outcome.families);
         let families = families.map(|(device, family)| family_record(device, family.bytes, self.repository));

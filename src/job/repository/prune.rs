@@ -108,9 +108,10 @@ fn confirmed(
     refuse_another(repository, task, now)?;
     let sweeper = Sweeper::new(repository, task.id());
     sweeper.end_dead_runs(request.grace, now, &mut pruned.dead_runs)?;
-    sweeper.remove_strays(now, &mut pruned.dead_runs)?;
+    let listing = sweeper.remove_strays(now, &mut pruned.dead_runs)?;
     let first = planned(request, setting, repository, now, &[], conduct, &mut Pruned::default())?;
     first.inventory.record_what_has_none(repository)?;
+    sweeper.remove_beside(&first.inventory.sets, &listing)?;
     let doomed: HashSet<Uuid> = first.doomed().map(|set| set.record.backup_set_id).collect();
     for set in first.doomed() {
         sweeper.bury(set)?;

@@ -10,7 +10,7 @@ use fullbore_core::store::Upload;
 
 use super::sweep::{Left, Sweeper};
 use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
-use crate::repository::inventory::tasks;
+use crate::repository::inventory::{StoredSet, tasks};
 use crate::repository::records::list_place;
 
 /// For how long a record is let alone that lives for a few requests only, in microseconds: longer than these may take.
@@ -19,7 +19,7 @@ const FLEETING: i64 = 3_600 * 1_000_000;
 const FLEETING_RECORDS: [(&str, &str); 2] = [("clock/", ""), ("", "probe-")];
 
 /// What stands in the places of a repository, and which uploads are unfinished there.
-struct Listing {
+pub(super) struct Listing {
     names: HashSet<(usize, String)>,
     uploads: Vec<(usize, String, Upload)>,
 }
@@ -54,6 +54,11 @@ impl Listing {
         self.names.contains(&(family.place, format!("{}{end}", family.name)))
     }
 
+    /// Something beside it that whoever wrote it should have removed.
+    fn is_beside(&self, family: &FamilyRecord) -> bool {
+        self.has(family, CLAIM) || self.uploads_of(family).next().is_some()
+    }
+
     fn uploads_of<'a>(&'a self, family: &'a FamilyRecord) -> impl Iterator<Item = &'a Upload> {
         let of_it = |of: &&(usize, String, Upload)| of.0 == family.place && of.1 == family.name;
         self.uploads.iter().filter(of_it).map(|(_, _, upload)| upload)
@@ -62,12 +67,25 @@ impl Listing {
 
 impl Sweeper<'_> {
     /// Removes what ended runs have left. `now` is the time by the store's clock.
-    pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<()> {
+    pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<Listing> {
         // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
         let listing = Listing::take(self)?;
         let cancelled = self.repository().records.list("tasks/")?.into_iter().map(|entry| entry.name);
         let cancelled: HashSet<String> = cancelled.filter(|name| name.ends_with(".cancel")).collect();
-        for task in tasks(self.repository())?.iter().filter(|task| !task.record.state.is_open()) {
+        let tasks = tasks(self.repository())?;
+        // Of a run that goes on, what it has given up.
+        for (task, given_up) in tasks.iter().flat_map(|task| task.record.given_up.iter().map(move |set| (task, set))) {
+            let record = TaskRecord {
+                writes: Some(given_up.set),
+                families: given_up.families.clone(),
+                state: TaskState::Error,
+                ..task.record.clone()
+            };
+            if let Some(left) = self.tidy_up_after(&record, &listing)? {
+                said.push(format!("{}: a set that it gave up; {left}", task.title()));
+            }
+        }
+        for task in tasks.iter().filter(|task| !task.record.state.is_open()) {
             let cancel = cancel_name(task.record.task);
             if cancelled.contains(cancel.trim_start_matches("tasks/")) {
                 self.repository().records.remove(&cancel)?;
@@ -76,29 +94,20 @@ impl Sweeper<'_> {
                 said.push(format!("{}: it ended, and could not tidy up; {left}", task.title()));
             }
         }
-        self.remove_fleeting_records(now)
+        self.remove_fleeting_records(now)?;
+        Ok(listing)
     }
 
-    /// What was removed, if there was something.
-    fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
-        let Some(set) = task.writes else { return Ok(None) };
-        let beside = |family: &FamilyRecord| listing.has(family, CLAIM) || listing.uploads_of(family).next().is_some();
-        // What has its commit record is a set, whatever its run has said.
-        let is_committed = task.families.first().is_some_and(|first| listing.has(first, ""));
-        if !is_committed
-            && task.state != TaskState::Success
-            && task.families.iter().any(|family| beside(family) || listing.has_family(family))
-            && !self.is_described(set)?
-        {
-            return match self.settle(set, task)? {
-                Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
-                Left::Set => Ok(Some("its set is whole all the same, and stays")),
-            };
+    /// Removes the claims and uploads of a listing that are beside the families of whole sets, which need neither.
+    pub(super) fn remove_beside(&self, sets: &[StoredSet], listing: &Listing) -> Result<()> {
+        for set in sets.iter().filter(|set| set.recorded && set.incomplete.is_none()) {
+            self.clear_beside(&set.record.families, listing)?;
         }
-        if !task.families.iter().any(beside) {
-            return Ok(None);
-        }
-        for family in &task.families {
+        Ok(())
+    }
+
+    fn clear_beside(&self, families: &[FamilyRecord], listing: &Listing) -> Result<()> {
+        for family in families.iter().filter(|family| listing.is_beside(family)) {
             let device = family.device(&self.repository().places)?;
             let Place::Object { bucket, key } = device.place() else { continue };
             let bucket = self.repository().stores.bucket(bucket)?;
@@ -107,6 +116,28 @@ impl Sweeper<'_> {
                 bucket.remove(&format!("{key}{CLAIM}"))?;
             }
         }
+        Ok(())
+    }
+
+    /// What was removed, if there was something.
+    fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
+        let Some(set) = task.writes else { return Ok(None) };
+        // What has its commit record is a set, whatever its run has said.
+        let is_committed = task.families.first().is_some_and(|first| listing.has(first, ""));
+        if !is_committed
+            && task.state != TaskState::Success
+            && task.families.iter().any(|family| listing.is_beside(family) || listing.has_family(family))
+            && !self.is_described(set)?
+        {
+            return match self.settle(set, task)? {
+                Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
+                Left::Set => Ok(Some("its set is whole all the same, and stays")),
+            };
+        }
+        if !task.families.iter().any(|family| listing.is_beside(family)) {
+            return Ok(None);
+        }
+        self.clear_beside(&task.families, listing)?;
         Ok(Some("the claims and uploads beside its set were removed"))
     }
 

@@ -242,6 +242,7 @@ impl<'a> Sweeper<'a> {
             if let Some(set) = task.record.writes.filter(|_| task.record.state != TaskState::Success) {
                 records.remove(&fate_name(set))?;
             }
+            task.record.given_up.iter().try_for_each(|given_up| records.remove(&fate_name(given_up.set)))?;
             records.remove(&name)?;
         }
         Ok(())
