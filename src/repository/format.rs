@@ -137,12 +137,22 @@ pub struct TaskRecord {
     pub needs: Vec<Uuid>,
     /// The set that it writes.
     pub writes: Option<Uuid>,
+    /// Of a copy, which writes a set that others may have written before: under which id the fate of this attempt is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Uuid>,
     /// The families of that set.
     pub families: Vec<FamilyRecord>,
     /// Bytes read, of how many, and stored.
     pub progress: TaskProgress,
     /// What it failed of.
     pub error: Option<String>,
+}
+
+impl TaskRecord {
+    /// Under which id is decided what becomes of the set that it writes.
+    pub fn fate(&self) -> Option<Uuid> {
+        self.attempt.or(self.writes)
+    }
 }
 
 /// How far a task is.

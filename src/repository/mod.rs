@@ -105,6 +105,15 @@ impl Repository {
         Self::open(name, places, stores)
     }
 
+    /// What would be a repository in these places: for a plan, which makes none.
+    ///
+    /// # Errors
+    /// The places cannot hold one.
+    pub fn planned(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        let records = Records::of(&places[0], stores)?;
+        Ok(Self { name: name.to_owned(), id: Uuid::nil(), places, records, stores: stores.clone() })
+    }
+
     fn look(name: &str, places: &[Device], stores: &Stores) -> Result<Option<Self>> {
         let records = Records::of(&places[0], stores)?;
         let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };

@@ -35,7 +35,8 @@ pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> R
     let places = repository::places(setting.name, setting.config)?;
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?;
     let mut rebuilt = Rebuilt::default();
-    let inventory = Inventory::take_with(&repository, HashMap::new(), key.as_ref()).map_err(|error| conduct.why_halted(error))?;
+    let inventory =
+        Inventory::take_with(&repository, HashMap::new(), key.as_ref()).map_err(|error| conduct.why_halted(error))?;
     let by_media = |set: &&StoredSet| !set.recorded && set.incomplete.is_none();
     rebuilt.by_media = inventory.sets.iter().filter(by_media).count();
     rebuilt.records = inventory.record_what_has_none(&repository)?;

@@ -75,15 +75,19 @@ impl Sweeper<'_> {
 
     /// What was removed, if there was something.
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
-        let Some(set) = task.writes else { return Ok(None) };
+        let (Some(set), Some(fate)) = (task.writes, task.fate()) else { return Ok(None) };
+        if self.is_copied_by_another(task)? {
+            return Ok(None);
+        }
         let beside = |family: &FamilyRecord| listing.has(family, CLAIM) || listing.uploads_of(family).next().is_some();
         if task.state != TaskState::Success
             && task.families.iter().any(|family| beside(family) || listing.has_family(family))
             && !self.is_described(set)?
         {
-            return match self.settle(set, task)? {
+            return match self.settle(fate, task)? {
                 Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
                 Left::Set => Ok(Some("its set is whole all the same, and stays")),
+                Left::Copied => Ok(None),
             };
         }
         if !task.families.iter().any(beside) {

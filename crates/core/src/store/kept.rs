@@ -43,16 +43,10 @@ impl Bucket {
         self.tells_of(key, method, query, "", action)
     }
 
-    fn tells_of(
-        &self,
-        key: &str,
-        method: Method,
-        query: &[(&str, &str)],
-        body: &str,
-        action: &str,
-    ) -> Result<Answer> {
+    fn tells_of(&self, key: &str, method: Method, query: &[(&str, &str)], body: &str, action: &str) -> Result<Answer> {
         let thing = if key.is_empty() { format!("s3://{}", self.name()) } else { self.url(key) };
-        let told = async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
+        let told =
+            async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
         self.ask(key, told)
     }
 
@@ -159,7 +153,8 @@ impl Bucket {
             // S3 does not name the usual one.
             let shown = head.header("x-amz-storage-class").unwrap_or("STANDARD");
             if shown != asked {
-                differs.push(format!("`{}` was to be of class {asked}, and the store has it as {shown}", self.url(key)));
+                differs
+                    .push(format!("`{}` was to be of class {asked}, and the store has it as {shown}", self.url(key)));
             }
         }
         if !objects.tags.is_empty() {
@@ -168,7 +163,10 @@ impl Bucket {
             let missing = objects.tags.iter().find(|tag| !shown.contains(tag));
             match missing {
                 Some((name, _)) if answer.is_success() => {
-                    differs.push(format!("`{}` was to have the tag `{name}`, and the store does not show it", self.url(key)));
+                    differs.push(format!(
+                        "`{}` was to have the tag `{name}`, and the store does not show it",
+                        self.url(key)
+                    ));
                 }
                 // Who may set tags need not be allowed to see them.
                 _ => {}
