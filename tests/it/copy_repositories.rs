@@ -129,6 +129,11 @@ fn repositories_and_plain_places_are_copied_to_each_other() {
     };
     assert_eq!(ids("sealed"), ids("second"));
     assert_ne!(ids("sealed"), ids("a"));
+    // Without such a record and without the key nobody knows of which database they are.
+    fs::create_dir(world.at("third")).unwrap();
+    world.run("copy --from sealed --to-repo third/").refused(1, "full", "is encrypted").says(&["--key"]);
+    world.run("copy --from sealed --to-repo third/ --key k.key").done();
+    assert_eq!(rows(&world, "--repo third/ --key k.key"), 3);
 }
 
 #[test]

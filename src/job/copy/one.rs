@@ -72,6 +72,10 @@ impl One<'_> {
         let pool = Pool::new(buffers, plan.reading.transfer_size as usize)?;
         let mut set = self.open(&way, &pool, plan.reading.queue_depth)?;
         report.warnings.extend(self.found.unreadable_sidecars());
+        if self.arrival.is_some() && set.manifest().is_none() && self.known.is_none() {
+            let why = "is encrypted, and without its key it cannot be told of which database it is: a repository records that";
+            return Err(Error::refused(chain::title(&self.found.set), why, "name the key file with --key"));
+        }
         let prepared = self.prepare(&way, &mut set, report)?;
         plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
         if prepared.stands() {
@@ -291,7 +295,7 @@ impl One<'_> {
             (None, Some(known)) => {
                 SetRecord { families, media_set_id: header.media_set_id, encrypted, ..known.clone() }
             }
-            (None, None) => return Ok(None),
+            (None, None) => return Ok(None), // Refused before.
         };
         Ok(Some(record))
     }

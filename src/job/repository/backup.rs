@@ -137,7 +137,7 @@ pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -
 }
 
 /// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
-fn renew_locks(
+pub(super) fn renew_locks(
     bases: &[StoredSet],
     repository: &Repository,
     setting: Setting<'_>,

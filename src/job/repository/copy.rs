@@ -143,6 +143,9 @@ fn into_target(
     target.setting.as_task(&target.repository, "copy", database, conduct, report, |task, report| {
         let mut leased: Vec<Uuid> = missing.iter().filter_map(|found| found.set.base).collect();
         leased.retain(|base| missing.iter().all(|found| found.set.backup_set_id != *base));
+        let bases = target.sets_of(&leased);
+        super::backup::lease(&bases, task, &target.repository)?;
+        super::backup::renew_locks(&bases, &target.repository, target.setting, conduct, report)?;
         for found in missing {
             task.lease(&leased)?;
             let id = found.set.backup_set_id;
@@ -151,7 +154,7 @@ fn into_target(
             target.refuse_others(task, id)?;
             let arrival = Some(Arrival { repository: &target.repository, task });
             let record = One { arrival, ..one(found) }.run(conduct, report)?;
-            target.describe(record, found, report)?;
+            target.describe(record, report);
             leased.push(id);
         }
         Ok(())
@@ -189,6 +192,11 @@ impl<'a> Target<'a> {
         };
         request.to = repository.places.clone();
         Ok(Self { setting, repository, inventory })
+    }
+
+    /// What it knows of these sets.
+    fn sets_of(&self, ids: &[Uuid]) -> Vec<StoredSet> {
+        self.inventory.sets.iter().filter(|set| ids.contains(&set.record.backup_set_id)).cloned().collect()
     }
 
     /// The sets that it does not have.
@@ -286,14 +294,8 @@ impl<'a> Target<'a> {
     }
 
     /// Writes the record of a set that was committed. The set is good in any case.
-    fn describe(&self, record: Option<SetRecord>, found: &media::Found, report: &mut Report) -> Result<()> {
-        let Some(record) = record else {
-            let title = chain::title(&found.set);
-            report
-                .warnings
-                .push(format!("{title} has no record in the repository: without --key its database cannot be told"));
-            return Ok(());
-        };
+    fn describe(&self, record: Option<SetRecord>, report: &mut Report) {
+        let Some(record) = record else { return };
         if let Err(error) = self.repository.describe(&record) {
             report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
         }
@@ -302,7 +304,6 @@ impl<'a> Target<'a> {
         if let Some(Err(error)) = added {
             report.warnings.push(media::one_line(&error));
         }
-        Ok(())
     }
 }
 
