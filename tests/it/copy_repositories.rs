@@ -131,7 +131,11 @@ fn repositories_and_plain_places_are_copied_to_each_other() {
     assert_ne!(ids("sealed"), ids("a"));
     // Without such a record and without the key nobody knows of which database they are.
     fs::create_dir(world.at("third")).unwrap();
-    world.run("copy --from sealed --to-repo third/").refused(1, "full", "is encrypted").says(&["--key"]);
+    let full = list(&world, "sealed/")[0]["backup_set_id"].as_str().unwrap().to_owned();
+    world
+        .run(&format!("copy --from sealed --to-repo third/ --set {full}"))
+        .refused(1, "full", "is encrypted")
+        .says(&["--key"]);
     world.run("copy --from sealed --to-repo third/ --key k.key").done();
     assert_eq!(rows(&world, "--repo third/ --key k.key"), 3);
 }

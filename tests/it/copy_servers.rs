@@ -80,7 +80,8 @@ fn a_mariadb_server_is_copied_in_other_stripes_and_under_a_key() {
     fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
     let url = format!("mariadb://root@127.0.0.1:{}", server.port());
     let backup = |options: &str| {
-        world.run(&format!("backup {url} --password-file password {}", options)).done();
+        let ended = world.run(&format!("backup {url} --password-file password {options}"));
+        assert!([0, 4].contains(&ended.code), "{ended}"); // A server without a binary log is warned of.
     };
     let change = |round: u32| {
         server.sql(&format!(
@@ -104,7 +105,8 @@ fn a_mysql_server_is_copied_in_other_stripes_and_under_a_key() {
     fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
     let url = format!("mysql://root@127.0.0.1:{}", server.port());
     let backup = |options: &str| {
-        world.run(&format!("backup {url} --password-file password {}", options)).done();
+        let ended = world.run(&format!("backup {url} --password-file password {options}"));
+        assert!([0, 4].contains(&ended.code), "{ended}"); // A server without a binary log is warned of.
     };
     let change = |round: u32| {
         server.sql(&format!(

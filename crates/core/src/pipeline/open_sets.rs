@@ -258,15 +258,15 @@ fn expected(steps: &[Step], size: u64, id: u16) -> Vec<u8> {
 /// The files that a full, or a full and its differential, restore to are what the steps leave behind; also from copies of them.
 fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     assert_restored(sets, steps, sizes);
-    let copies: Vec<_> = sets.iter().map(|set| copies::each(set)).collect();
-    for way in 0..copies[0].len() {
+    match sets {
         // A differential of the original on the copy of its full, and the other way round.
-        let crossed: Vec<&[Shelf]> = match sets {
-            [_, differential] if way % 2 == 0 => vec![&copies[0][way], differential],
-            [full, _] => vec![full, &copies[1][way]],
-            _ => vec![&copies[0][way]],
-        };
-        assert_restored(&crossed, steps, sizes);
+        [full, differential] => {
+            for (at, (above, below)) in copies::each(differential).iter().zip(copies::each(full)).enumerate() {
+                let crossed: [&[Shelf]; 2] = if at % 2 == 0 { [&below, differential] } else { [full, above] };
+                assert_restored(&crossed, steps, sizes);
+            }
+        }
+        _ => copies::each(sets[0]).iter().for_each(|copy| assert_restored(&[copy], steps, sizes)),
     }
 }
 
