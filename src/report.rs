@@ -5,7 +5,7 @@ use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
 use fullbore_core::sink::DeviceAccount;
 use serde::Serialize;
 
-use crate::units::mib_per_s;
+use crate::units::{mib_per_s, show_bytes};
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -45,6 +45,8 @@ pub struct Report {
     pub task: Option<String>,
     /// Sets that a restore takes, in order, or that a verification read.
     pub sets: Vec<String>,
+    /// Sets that were copied, or would be, in order.
+    pub copied: Vec<CopyReport>,
     /// The families.
     pub families: Vec<FamilyReport>,
     /// The same families in the repository of `--copy-to`.
@@ -118,6 +120,46 @@ pub struct ResumedReport {
     pub fetched_bytes: u64,
     /// Their number.
     pub fetched_blocks: u64,
+}
+
+/// A set that was copied, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub struct CopyReport {
+    /// full, differential, log.
+    pub kind: String,
+    /// Identity of the backup: that of the copy too.
+    pub backup_set_id: String,
+    /// The database, where it can be told.
+    pub database: Option<String>,
+    /// `as it is`, `made anew`, `there already`.
+    pub how: String,
+    /// Identity of the media that were read.
+    pub from_media_set_id: String,
+    /// Identity of the media of the copy; empty in the plan of one that is made anew.
+    pub media_set_id: String,
+    /// Families that were read.
+    pub from_families: u16,
+    /// Where the copy's families are.
+    pub families: Vec<String>,
+    /// Bytes of the media that were read.
+    pub read_bytes: u64,
+    /// Bytes of the copy's families; in a plan what is expected.
+    pub stored_bytes: u64,
+}
+
+impl CopyReport {
+    /// It in one line.
+    pub fn line(&self) -> String {
+        let of = self.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
+        let families = |count: usize| if count == 1 { "1 family".to_owned() } else { format!("{count} families") };
+        let Self { kind, backup_set_id, how, .. } = self;
+        format!(
+            "{kind} {backup_set_id}{of}: {how}, {} in {} to {}",
+            show_bytes(self.read_bytes),
+            families(self.from_families.into()),
+            families(self.families.len())
+        )
+    }
 }
 
 /// A server that was started on a restored directory once, and found every table OK.

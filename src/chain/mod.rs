@@ -1,5 +1,6 @@
 //! Chains: backup sets in, restore sequence out. Pure: no I/O.
 
+mod copies;
 pub mod log;
 pub mod moment;
 pub mod retention;
@@ -73,6 +74,43 @@ pub struct Sequence {
 /// # Errors
 /// No usable set, more than one chain and no choice between them, or a differential without its full.
 pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    let (places, notes) = copies::one_of_each(found, choice);
+    if places.len() == found.len() {
+        return choose_distinct(found, choice);
+    }
+    let distinct: Vec<FoundSet> = places.iter().map(|&at| found[at].clone()).collect();
+    let mut sequence = choose_distinct(&distinct, choice)?;
+    sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
+    sequence.notes.extend(notes);
+    Ok(sequence)
+}
+
+/// Chooses the one set that is meant, whatever it stands on.
+///
+/// # Errors
+/// No set fits, or several; or it is not whole.
+pub fn choose_one(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    let (places, notes) = copies::one_of_each(found, choice);
+    let distinct: Vec<FoundSet> = places.iter().map(|&at| found[at].clone()).collect();
+    let Some(prefix) = &choice.set else {
+        let mut sequence = choose(found, choice)?;
+        let beneath = sequence.sets.len().saturating_sub(1);
+        sequence.sets.drain(..beneath);
+        return Ok(sequence);
+    };
+    let end = named(&distinct, prefix)?;
+    match &distinct[end].incomplete {
+        Some(why) => Err(not_whole(&distinct[end], why)),
+        None => Ok(Sequence { sets: vec![places[end]], warnings: Vec::new(), notes }),
+    }
+}
+
+fn not_whole(set: &FoundSet, why: &str) -> Error {
+    Error::incomplete(title(set), why, "use another set: `fullbore list` shows what is there")
+}
+
+/// The same of sets of which none is on two media sets.
+fn choose_distinct(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     if log::concerns(found, choice) {
         return choose_among_logs(found, choice);
     }
@@ -86,7 +124,7 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
 /// A full or a differential, and what the user should know of others.
 fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequence> {
     if let Some(why) = &found[end].incomplete {
-        return Err(Error::incomplete(title(&found[end]), why, "use another set: `fullbore list` shows what is there"));
+        return Err(not_whole(&found[end], why));
     }
     let mut sets = vec![end];
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());

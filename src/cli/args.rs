@@ -48,6 +48,8 @@ pub enum Verb {
     Restore(Box<Restore>),
     /// Read and check every byte of a backup; write nothing.
     Verify(Verify),
+    /// Copy backup sets between devices, stores and repositories: as they are, or in other stripes, with another codec or key.
+    Copy(Box<super::copy::Copy>),
     /// Show what media say of themselves, without reading their data.
     Inspect(Inspect),
     /// List the backup sets in directories or in a repository.

@@ -206,6 +206,30 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
     }
 }
 
+/// What was copied.
+pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
+    let mut out = Vec::new();
+    if report.status == "planned" {
+        plan(report, &mut out);
+    } else {
+        let copied = report.copied.iter().filter(|copy| copy.how != "there already").count();
+        let sets = |count: usize| if count == 1 { "1 set".to_owned() } else { format!("{count} sets") };
+        out.push(format!(
+            "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
+            sets(copied),
+            show_bytes(report.stored_bytes),
+            report.elapsed_s,
+            mib_per_s(report.stored_bytes, report.elapsed_s),
+        ));
+        out.extend(report.sets.iter().map(|set| format!("  {set}")));
+        tail(report, shown, &mut out);
+    }
+    for text in out {
+        // The copy itself may be on standard output.
+        if piped { message(&text) } else { line(&text) }
+    }
+}
+
 /// What the job has planned to take: pool, codecs, parts of objects, and their sum.
 fn memory(report: &Report) -> String {
     let pool = &report.pool;

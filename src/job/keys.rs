@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::cipher::{KeyFile, PublicKey, Sidecar, WrappedKey, wrap_for};
+use fullbore_core::device::Device;
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
 use super::media;
 
@@ -53,7 +55,7 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stor
             let (_, data_key) = set.parts_mut();
             let Some(data_key) = data_key else { continue };
             let records = wrap_for(&recipients, data_key, found.media_set_id.as_bytes())?;
-            written.extend(write_sidecars(found, &records)?);
+            written.extend(write_sidecars(&found.devices, found.media_set_id, &records)?);
         }
         Ok(written)
     })?;
@@ -68,15 +70,15 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stor
 }
 
 /// Writes a set's rotated keys into every directory that holds a family of it.
-fn write_sidecars(found: &media::Found, records: &[WrappedKey]) -> Result<Vec<PathBuf>> {
-    if let Some(object) = found.devices.iter().find(|device| device.path().is_none()) {
+pub(super) fn write_sidecars(devices: &[Device], media_set_id: Uuid, records: &[WrappedKey]) -> Result<Vec<PathBuf>> {
+    if let Some(object) = devices.iter().find(|device| device.path().is_none()) {
         let why = "is in an object store, where this version cannot put rotated keys";
         return Err(Error::refused(object.to_string(), why, "copy the families to files, and name these"));
     }
-    let directories: BTreeSet<&Path> = found.devices.iter().filter_map(|device| device.path()?.parent()).collect();
+    let directories: BTreeSet<&Path> = devices.iter().filter_map(|device| device.path()?.parent()).collect();
     let mut written = Vec::new();
     for directory in directories {
-        let path = directory.join(media::sidecar_name(found.media_set_id));
+        let path = directory.join(media::sidecar_name(media_set_id));
         let mut all = records.to_vec();
         if path.is_file() {
             // Those who were added by an earlier rewrap stay.
@@ -84,7 +86,7 @@ fn write_sidecars(found: &media::Found, records: &[WrappedKey]) -> Result<Vec<Pa
             let before = Sidecar::read(&path).map_err(|error| error.noting(hint))?.records;
             all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
         }
-        Sidecar { media_set_id: *found.media_set_id.as_bytes(), records: all }.write(&path)?;
+        Sidecar { media_set_id: *media_set_id.as_bytes(), records: all }.write(&path)?;
         written.push(path);
     }
     Ok(written)

@@ -1,6 +1,7 @@
 //! Jobs: what a command does, callable from anywhere. A job prints nothing: it fills a report and counters.
 
 pub mod backup;
+pub mod copy;
 pub mod inspect;
 pub mod keys;
 pub mod limit;

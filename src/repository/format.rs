@@ -137,6 +137,9 @@ pub struct TaskRecord {
     pub needs: Vec<Uuid>,
     /// The set that it writes.
     pub writes: Option<Uuid>,
+    /// Of a copy, which writes a set that others may have written before: under which id the fate of this attempt is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Uuid>,
     /// The families of that set.
     pub families: Vec<FamilyRecord>,
     /// Sets that it has tried to write before and could not, the last few: what is left of them can be found.
@@ -155,6 +158,13 @@ pub struct GivenUp {
     pub set: Uuid,
     /// Its families.
     pub families: Vec<FamilyRecord>,
+}
+
+impl TaskRecord {
+    /// Under which id is decided what becomes of the set that it writes.
+    pub fn fate(&self) -> Option<Uuid> {
+        self.attempt.or(self.writes)
+    }
 }
 
 /// How far a task is.

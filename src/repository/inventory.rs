@@ -207,6 +207,7 @@ impl Inventory {
                 record,
             });
         }
+        inventory.pass_over_copies();
         inventory.sets.sort_by_key(|set| (set.record.started_at, set.record.backup_set_id));
         if inventory.sets.iter().any(|set| set.incomplete.is_some()) {
             inventory.look_again(repository)?;
@@ -223,6 +224,26 @@ impl Inventory {
         let of_them = |set: &&StoredSet| !set.recorded && set.incomplete.is_none() && !set.record.database.is_empty();
         let written = self.sets.iter().filter(of_them).map(|set| repository.describe(&set.record));
         written.collect::<Result<Vec<()>>>().map(|written| written.len())
+    }
+
+    /// Of two media sets of one backup set only one counts here: one that is whole, and of those the recorded one. `fullbore copy` makes
+    /// no second one in a repository; somebody may have put it there by other means.
+    fn pass_over_copies(&mut self) {
+        // The better ones first: of each set the first stays.
+        self.sets.sort_by_key(|set| (set.incomplete.is_some(), !set.recorded, set.record.media_set_id));
+        let mut seen = HashSet::new();
+        let (kept, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.sets).into_iter().partition(|set| seen.insert(set.record.backup_set_id));
+        self.sets = kept;
+        self.warnings.extend(others.iter().map(|other| {
+            let families: Vec<&str> = other.record.families.iter().map(|family| &family.name[..]).collect();
+            format!(
+                "another copy of backup set {} is not used, and prune leaves it: media set {}, `{}`",
+                other.record.backup_set_id,
+                other.record.media_set_id,
+                families.join("`, `")
+            )
+        }));
     }
 
     /// What is not whole may just have been removed by somebody, between one listing and the next.
@@ -373,7 +394,10 @@ pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Re
 }
 
 /// Bytes of a family, as it is now.
-fn size_of(device: &Device, repository: &Repository) -> Result<u64> {
+///
+/// # Errors
+/// Its store does not answer.
+pub fn size_of(device: &Device, repository: &Repository) -> Result<u64> {
     match device.place() {
         Place::Object { bucket, key } => Ok(repository.stores.bucket(bucket)?.head(key)?.map_or(0, |head| head.size)),
         _ => Ok(device.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())),

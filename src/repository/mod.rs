@@ -107,6 +107,16 @@ impl Repository {
         Self::open(name, places, stores)
     }
 
+    /// What would be a repository in these places: for a plan, which makes none.
+    ///
+    /// # Errors
+    /// The places cannot hold one.
+    pub fn planned(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        let records = Records::of(&places[0], stores)?;
+        let (name, created_at) = (name.to_owned(), jiff::Timestamp::now().to_string());
+        Ok(Self { name, id: Uuid::nil(), created_at, places, records, stores: stores.clone() })
+    }
+
     fn look(name: &str, places: &[Device], stores: &Stores) -> Result<Option<Self>> {
         let records = Records::of(&places[0], stores)?;
         let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };

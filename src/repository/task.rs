@@ -73,6 +73,7 @@ impl Task {
             lease_s: LEASE.as_secs(),
             needs: Vec::new(),
             writes: None,
+            attempt: None,
             families: Vec::new(),
             given_up: Vec::new(),
             progress: TaskProgress::default(),
@@ -150,14 +151,29 @@ impl Task {
     /// # Errors
     /// The repository cannot be reached.
     pub fn writes(&self, set: Uuid, families: Vec<FamilyRecord>) -> Result<()> {
+        self.writes_as(set, None, families)
+    }
+
+    /// The same of a copy of a set: what becomes of this attempt at it is decided under an id of its own.
+    ///
+    /// # Errors
+    /// The repository cannot be reached.
+    pub fn writes_copy(&self, set: Uuid, attempt: Uuid, families: Vec<FamilyRecord>) -> Result<()> {
+        self.writes_as(set, Some(attempt), families)
+    }
+
+    fn writes_as(&self, set: Uuid, attempt: Option<Uuid>, families: Vec<FamilyRecord>) -> Result<()> {
         {
             let mut record = self.shared.lock();
             let before = (record.writes.replace(set), std::mem::replace(&mut record.families, families));
-            if let ((Some(set), families), false) = (before, self.shared.stored.swap(false, Ordering::Relaxed)) {
+            let stored = self.shared.stored.swap(false, Ordering::Relaxed);
+            // A copy that fails goes on with no other set.
+            if let ((Some(set), families), false, None) = (before, stored, attempt) {
                 record.given_up.push(GivenUp { set, families });
                 let many = record.given_up.len().saturating_sub(GIVEN_UP_MOST);
                 record.given_up.drain(..many);
             }
+            record.attempt = attempt;
             if record.state == TaskState::Created {
                 record.state = TaskState::InProgress;
             }
@@ -185,8 +201,11 @@ impl Task {
             Ground::Firm => {}
             Ground::Going(error) | Ground::Gone(error) => return Err(error),
         }
-        let (task, set) = (self.id(), self.shared.lock().writes.unwrap_or_default());
-        match decide(&self.shared.repository, set, Fate::Committed, task)? {
+        let (task, set, fate) = {
+            let record = self.shared.lock();
+            (record.task, record.writes.unwrap_or_default(), record.fate().unwrap_or_default())
+        };
+        match decide(&self.shared.repository, fate, Fate::Committed, task)? {
             Fate::Committed => Ok(()),
             Fate::Removed => {
                 let why = "this run was silent for longer than its lease, was taken for dead, and what it had written was removed";
@@ -328,12 +347,21 @@ pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
 /// # Errors
 /// The repository cannot be reached.
 pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<Fate> {
+    decided(repository, set, fate, task).map(|decided| decided.fate)
+}
+
+/// The same, with who decided it.
+///
+/// # Errors
+/// The repository cannot be reached.
+pub fn decided(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<FateRecord> {
     let name = format::fate_name(set);
-    if repository.records.create(&name, &format::encode(&FateRecord { fate, task })?)? {
-        return Ok(fate);
+    let ours = FateRecord { fate, task };
+    if repository.records.create(&name, &format::encode(&ours)?)? {
+        return Ok(ours);
     }
     let decided: Option<FateRecord> = repository.read(&name)?;
-    decided.map(|decided| decided.fate).ok_or_else(|| {
+    decided.ok_or_else(|| {
         let why = "was there, and is gone: somebody removes records by hand";
         Error::refused(repository.records.shown(&name), why, "leave `.fullbore/` to fullbore")
     })

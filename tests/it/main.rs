@@ -6,6 +6,11 @@ mod account;
 mod backup;
 mod bad_input;
 mod bad_stores;
+mod copy;
+mod copy_repositories;
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+mod copy_servers;
+mod copy_stores;
 mod copy_to;
 mod database;
 mod differential;

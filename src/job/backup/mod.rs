@@ -3,8 +3,8 @@
 mod base;
 mod manifest;
 mod mirror;
-mod sinks;
-mod stripes;
+pub(super) mod sinks;
+pub(super) mod stripes;
 mod within;
 
 use std::path::{Path, PathBuf};
@@ -316,7 +316,7 @@ fn prepare(
     claim(request, &plan, whole / plan.stripes as u64, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
     let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, &devices)?;
-    let (data_key, keys) = data_key(request, media_set_id)?;
+    let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
@@ -365,14 +365,14 @@ fn prepare(
     })
 }
 
-/// The key of the blocks, if they are to be encrypted, and itself wrapped for each recipient.
-fn data_key(request: &Request, media_set_id: Uuid) -> Result<(Option<DataKey>, Vec<WrappedKey>)> {
-    if request.encrypt_to.is_empty() {
+/// A data key that was never used, and itself wrapped for each recipient; none for nobody.
+pub(super) fn fresh_key(encrypt_to: &[PathBuf], media_set_id: Uuid) -> Result<(Option<DataKey>, Vec<WrappedKey>)> {
+    if encrypt_to.is_empty() {
         return Ok((None, Vec::new()));
     }
     let key = DataKey::random()?;
     let read = |path: &PathBuf| KeyFile::read(path).map(|file| file.public().clone());
-    let recipients = request.encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
+    let recipients = encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
     let keys = wrap_for(&recipients, &key, media_set_id.as_bytes())?;
     Ok((Some(key), keys))
 }

@@ -57,7 +57,7 @@ pub(super) fn is_of_database(path: &Path, device: &Device) -> bool {
 }
 
 /// The name of the database in the names of its families.
-fn stem_of(source: &str, path: &str) -> String {
+pub(in crate::job) fn stem_of(source: &str, path: &str) -> String {
     if !source.starts_with("sqlite:") {
         // A server: its host and port, of letters that every file system takes.
         return path.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
@@ -87,13 +87,19 @@ struct Replaced<'a> {
     written_to: Vec<Device>,
 }
 
-/// What `--init` replaces: the media set of each device's old family. Refused is what would cost more than it says.
-fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Option<Uuid>>> {
-    if !request.init {
+/// What `--init` replaces: the media set of each device's old family. Refused is what would cost more than it says; among it `base`,
+/// the set that the new one, of this kind, stands on.
+pub(in crate::job) fn check_replaced(
+    init: bool,
+    devices: &[Device],
+    (base, kind): (Option<Uuid>, SetKind),
+    stores: &Stores,
+) -> Result<Vec<Option<Uuid>>> {
+    if !init {
         return Ok(Vec::new());
     }
     let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. });
-    if let (Some(object), true) = (prepared.devices.iter().find(in_store), prepared.devices.len() > 1) {
+    if let (Some(object), true) = (devices.iter().find(in_store), devices.len() > 1) {
         return Err(Error::usage(
             format!("--init on {object}"),
             "an object store cannot replace the families of a set all at once",
@@ -102,7 +108,7 @@ fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Re
     }
     let mut replaced = Vec::new();
     let mut ids = Vec::new();
-    for device in &prepared.devices {
+    for device in devices {
         let old = match device.place() {
             Place::File(path) => {
                 refuse_foreign(path)?;
@@ -115,9 +121,9 @@ fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Re
             Place::Directory(_) | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
         };
         let id = old.as_ref().map(|old| old.header.set.media_set_id);
-        let is_base = |old: &Replaced<'_>| Some(old.header.set.backup_set_id) == prepared.base.id();
+        let is_base = |old: &Replaced<'_>| Some(old.header.set.backup_set_id) == base;
         if old.as_ref().is_some_and(is_base) {
-            let of_log = prepared.set.kind == SetKind::Log;
+            let of_log = kind == SetKind::Log;
             return Err(Error::usage(
                 device.to_string(),
                 match of_log {
@@ -130,7 +136,7 @@ fn check_replaced(request: &Request, prepared: &Prepared, stores: &Stores) -> Re
         ids.push(id);
         replaced.extend(old);
     }
-    refuse_parts_of_sets(&replaced, &prepared.devices)?;
+    refuse_parts_of_sets(&replaced, devices)?;
     Ok(ids)
 }
 
@@ -210,7 +216,8 @@ fn is_made_unique(request: &Request, device: &Device) -> bool {
 
 /// Checks what `--init` replaces, and opens all sinks.
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
-    let mut replaced = check_replaced(request, prepared, stores)?.into_iter();
+    let stands_on = (prepared.base.id(), prepared.set.kind);
+    let mut replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?.into_iter();
     let options = |device: &Device, old_set_id: Option<String>, stores: &Stores| sink::Options {
         old_set_id,
         init: request.init,

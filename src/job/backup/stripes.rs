@@ -54,7 +54,7 @@ pub(super) fn enough(
 }
 
 /// What the parts that are not full may take, all stripes together, in bytes: each one in a store keeps one of its own while it waits.
-pub(super) fn part_bytes(to: &[Device], stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
+pub(in crate::job) fn part_bytes(to: &[Device], stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
     let mut bytes = 0;
     for family in 0..stripes {
         if let Some(parts_most) = parts_most(&to[family % to.len()], stores)? {

@@ -122,6 +122,21 @@ pub fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader
     Ok(bytes.get(..length).and_then(|header| FamilyHeader::decode(header).ok()))
 }
 
+/// The family that stands on a device, if a finished one does.
+///
+/// # Errors
+/// Its store does not answer.
+pub fn family_at(device: &Device, stores: &Stores) -> Result<Option<Family>> {
+    if header_on(device, stores)?.is_none() {
+        return Ok(None);
+    }
+    match open(device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open) {
+        Ok(family) => Ok(Some(family)),
+        Err(Error::Damaged { .. } | Error::Incomplete { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens a family; its blocks are read through `pool`.
 pub(super) fn open(
     device: &Device,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fullbore_core::cipher::SecretKey;
+use fullbore_core::cipher::{SecretKey, WrappedKey};
 use fullbore_core::device::Device;
 use fullbore_core::media::{FamilyHeader, SetHeader};
 use fullbore_core::pool::Pool;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
-pub use look::{Look, begins_like_a_family, header_on, look};
+pub use look::{Look, begins_like_a_family, family_at, header_on, look};
 pub use reach::{reach, reach_of};
 
 use crate::chain::FoundSet;
@@ -328,6 +328,22 @@ pub fn one_line(error: &Error) -> String {
 /// # Errors
 /// The set is not whole, its names lead to another one by now, or the key does not open it.
 pub fn open_set(found: &Found, pool: &Arc<Pool>, queue_depth: usize, key: Option<&SecretKey>) -> Result<MediaSet> {
+    let families = open_families(found, pool, queue_depth)?;
+    let (records, mut unreadable) = rotated_keys(found);
+    let set = MediaSet::assemble(families, key, &records);
+    // The records of the set itself may open it without what cannot be read; else that is what stands against it.
+    set.map_err(|error| if key.is_some() { unreadable.pop().unwrap_or(error) } else { error })
+}
+
+/// The same of an encrypted set without its key: it can be read as it is.
+///
+/// # Errors
+/// As [`open_set`].
+pub fn open_sealed(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Result<MediaSet> {
+    MediaSet::assemble_sealed(open_families(found, pool, queue_depth)?)
+}
+
+fn open_families(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Result<Vec<Family>> {
     let families = found
         .devices
         .iter()
@@ -340,16 +356,18 @@ pub fn open_set(found: &Found, pool: &Arc<Pool>, queue_depth: usize, key: Option
             "run it again",
         ));
     }
-    let (records, mut unreadable) = rotated_keys(found);
-    let set = MediaSet::assemble(families, key, &records);
-    // The records of the set itself may open it without what cannot be read; else that is what stands against it.
-    set.map_err(|error| if key.is_some() { unreadable.pop().unwrap_or(error) } else { error })
+    Ok(families)
 }
 
 impl Found {
     /// Sidecars with rotated keys that cannot be read, in a line each.
     pub fn unreadable_sidecars(&self) -> Vec<String> {
         rotated_keys(self).1.iter().map(one_line).collect()
+    }
+
+    /// Keys that were wrapped later, beside its families.
+    pub fn rotated_keys(&self) -> Vec<WrappedKey> {
+        rotated_keys(self).0
     }
 
     /// False when another backup has taken the names of its families since it was found.

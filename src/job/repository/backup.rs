@@ -177,11 +177,16 @@ pub(super) fn renew_locks(
 
 /// Names must tell sets apart: nothing is ever overwritten in a repository.
 pub(super) fn refuse_fixed_names(request: &Request) -> Result<()> {
-    if request.init {
+    refuse_names_of_many_sets(request.init, request.name_template.as_deref())
+}
+
+/// The same of any writer.
+pub(super) fn refuse_names_of_many_sets(init: bool, name_template: Option<&str>) -> Result<()> {
+    if init {
         let why = "nothing is ever overwritten in a repository";
         return Err(Error::usage("--init", why, "leave it out; `fullbore prune` removes what is no longer needed"));
     }
-    match &request.name_template {
+    match name_template {
         Some(template) if !template.contains("{id}") && !template.contains("{set}") => Err(Error::usage(
             format!("--name-template {template}"),
             "does not tell one set from another",

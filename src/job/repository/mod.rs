@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod catalog;
 pub mod check;
+pub mod copy;
 mod copy_to;
 mod databases;
 pub mod follow;

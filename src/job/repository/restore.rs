@@ -98,10 +98,17 @@ impl<'a> Chosen<'a> {
         repository: &Repository,
         report: &mut Report,
     ) -> Result<Self> {
-        let mut reading = reading.clone();
         report.warnings.extend(sequence.warnings);
         report.notes.extend(sequence.notes);
-        let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
+        Self::reads(sequence.sets.iter().map(|&at| sets[at]).collect(), reading, repository)
+    }
+
+    /// These sets, and how they are read.
+    ///
+    /// # Errors
+    /// Their families stand in places that this configuration does not name.
+    pub fn reads(sets: Vec<&'a StoredSet>, reading: &Reading, repository: &Repository) -> Result<Self> {
+        let mut reading = reading.clone();
         reading.from.clear();
         for set in &sets {
             reading.from.extend(set.devices(repository)?.iter().map(ToString::to_string));

@@ -77,6 +77,7 @@ impl Sweeper<'_> {
         for (task, given_up) in tasks.iter().flat_map(|task| task.record.given_up.iter().map(move |set| (task, set))) {
             let record = TaskRecord {
                 writes: Some(given_up.set),
+                attempt: None,
                 families: given_up.families.clone(),
                 state: TaskState::Error,
                 ..task.record.clone()
@@ -121,7 +122,10 @@ impl Sweeper<'_> {
 
     /// What was removed, if there was something.
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
-        let Some(set) = task.writes else { return Ok(None) };
+        let (Some(set), Some(fate)) = (task.writes, task.fate()) else { return Ok(None) };
+        if self.is_copied_by_another(task)? {
+            return Ok(None);
+        }
         // What has its commit record is a set, whatever its run has said.
         let is_committed = task.families.first().is_some_and(|first| listing.has(first, ""));
         if !is_committed
@@ -129,9 +133,10 @@ impl Sweeper<'_> {
             && task.families.iter().any(|family| listing.is_beside(family) || listing.has_family(family))
             && !self.is_described(set)?
         {
-            return match self.settle(set, task)? {
+            return match self.settle(fate, task)? {
                 Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
                 Left::Set => Ok(Some("its set is whole all the same, and stays")),
+                Left::Copied => Ok(None),
             };
         }
         if !task.families.iter().any(|family| listing.is_beside(family)) {

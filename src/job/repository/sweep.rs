@@ -13,8 +13,8 @@ use super::prune::Pruned;
 use crate::job::{media, names};
 use crate::repository::Repository;
 use crate::repository::format::{
-    self, FamilyRecord, Fate, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name, task_name,
-    tombstone_name,
+    self, FamilyRecord, Fate, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name,
+    task_name, tombstone_name,
 };
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use crate::repository::records::remove_file;
@@ -32,6 +32,8 @@ pub(super) enum Left {
     Uncommitted,
     /// It had committed its set, which stays.
     Set,
+    /// It was a copy, and another one goes on with it.
+    Copied,
 }
 
 /// Who removes.
@@ -133,7 +135,7 @@ impl<'a> Sweeper<'a> {
     /// beforehand. What it has committed keeps its base.
     pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>, now: i64) -> Result<Vec<(Uuid, String)>> {
         let needed: Vec<Uuid> = task.record.needs.iter().copied().filter(|id| doomed.contains(id)).collect();
-        let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.writes) else {
+        let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.fate()) else {
             return Ok(Vec::new());
         };
         match decide(self.repository, writes, Fate::Removed, self.task)? {
@@ -152,12 +154,13 @@ impl<'a> Sweeper<'a> {
                 ));
                 continue;
             }
-            let left = match task.record.writes {
+            let left = match task.record.fate() {
                 None => "it has left nothing",
-                Some(writes) => match self.settle(writes, &task.record)? {
+                Some(fate) => match self.settle(fate, &task.record)? {
                     Left::Removed => "what it has left was removed",
                     Left::Uncommitted => "it had come to its commit, and no further: what it has left was removed",
                     Left::Set => "it had committed its set",
+                    Left::Copied => "another copy goes on with it",
                 },
             };
             said.push(format!("{}: its host died; {left}", task.title()));
@@ -175,6 +178,7 @@ impl<'a> Sweeper<'a> {
     /// Decides what becomes of the set that a run was writing which does so no more, and removes what is none.
     pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
         match decide(self.repository, set, Fate::Removed, self.task)? {
+            Fate::Removed if self.is_copied_by_another(task)? => Ok(Left::Copied),
             Fate::Removed => {
                 self.remove_leftovers(task)?;
                 Ok(Left::Removed)
@@ -191,11 +195,30 @@ impl<'a> Sweeper<'a> {
 
     /// The families of a run that never committed, under their names and their working names.
     fn remove_leftovers(&self, record: &TaskRecord) -> Result<()> {
+        if self.is_recorded(record)? {
+            return Ok(());
+        }
         record.families.iter().try_for_each(|family| self.remove_working_names(family))?;
         self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
         let Some(set) = record.writes else { return Ok(()) };
         self.remove_families(&record.families, Whose { set, media: None })
+    }
+
+    /// True of a copy while another run writes the same set: its families have the same names.
+    pub(super) fn is_copied_by_another(&self, task: &TaskRecord) -> Result<bool> {
+        let same = |other: &TaskRecord| other.task != task.task && other.state.is_open() && other.writes == task.writes;
+        Ok(task.attempt.is_some() && tasks(self.repository)?.iter().any(|other| same(&other.record)))
+    }
+
+    /// True when these families are those of a set with a record: somebody else has made the same copy meanwhile.
+    fn is_recorded(&self, record: &TaskRecord) -> Result<bool> {
+        let Some(set) = record.writes.filter(|_| record.attempt.is_some()) else { return Ok(false) };
+        let known: Option<SetRecord> = self.repository.read(&set_name(set))?;
+        let ours = |family: &FamilyRecord| {
+            record.families.iter().any(|own| (own.place, &own.name) == (family.place, &family.name))
+        };
+        Ok(known.is_some_and(|known| known.families.iter().any(ours)))
     }
 
     /// Of a run that had leave to commit: true when it never did, and cannot any more.
@@ -239,8 +262,9 @@ impl<'a> Sweeper<'a> {
                 continue;
             }
             let name = task_name(task.record.task);
-            if let Some(set) = task.record.writes.filter(|_| task.record.state != TaskState::Success) {
-                records.remove(&fate_name(set))?;
+            let of_no_set = task.record.attempt.is_some() || task.record.state != TaskState::Success;
+            if let Some(fate) = task.record.fate().filter(|_| of_no_set) {
+                records.remove(&fate_name(fate))?;
             }
             task.record.given_up.iter().try_for_each(|given_up| records.remove(&fate_name(given_up.set)))?;
             records.remove(&name)?;

@@ -135,10 +135,19 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// Which sets to restore, in order. A family that cannot be read does not stop it, but is named.
-fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
+pub(super) fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
+    choose_by(heap, choice, chain::choose)
+}
+
+/// The same by another rule.
+pub(super) fn choose_by(
+    heap: &mut media::Heap,
+    choice: &Choice,
+    rule: impl Fn(&[chain::FoundSet], &Choice) -> Result<chain::Sequence>,
+) -> Result<chain::Sequence> {
     let known = heap.known();
     let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
-    let mut sequence = match (chain::choose(&known, choice), damaged) {
+    let mut sequence = match (rule(&known, choice), damaged) {
         (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
             // It may be the missing family of the set that is meant.
             return Err(heap.unreadable.swap_remove(at).error);

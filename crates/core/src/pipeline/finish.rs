@@ -3,14 +3,15 @@
 use super::page_map::map_window;
 use super::stripe::{Board, Hand};
 use super::transform::push_unit;
+use super::writing::Commit;
 use crate::checksum::{MAP_ENTRY, ZERO_UNIT, xxh3_128_le};
 use crate::cipher::{DataKey, FooterKey};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::map_scratch::MapScratch;
 use crate::media::{
-    BlockKind, BlockReference, Commit, Footer, MAX_MANIFEST_PARTS, Manifest, Run, RunKind, SetHeader, StreamRecord,
-    TAG, Trailer, family_length, pack_manifest, padded_run_capacity,
+    BlockKind, BlockReference, Commit as CommitRecord, Footer, MAX_MANIFEST_PARTS, Manifest, Run, RunKind, SetHeader,
+    StreamRecord, TAG, Trailer, family_length, pack_manifest, padded_run_capacity,
 };
 use crate::meter::Clock;
 use crate::unpack::BaseMap;
@@ -20,12 +21,12 @@ const MANIFEST_CODEC: u8 = 2;
 
 /// Writes the last blocks of families and their footers.
 pub(super) struct Finisher<'a> {
-    pub board: &'a Board,
-    pub set: &'a SetHeader,
-    pub data_key: Option<&'a DataKey>,
-    pub hand: Hand,
-    pub clock: Clock,
-    pub finished_at: i64,
+    board: &'a Board,
+    set: &'a SetHeader,
+    data_key: Option<&'a DataKey>,
+    hand: Hand,
+    clock: Clock,
+    finished_at: i64,
 }
 
 /// A family that has everything but its footer.
@@ -43,7 +44,20 @@ pub(super) struct Closed {
     pub zero_bytes: u64,
 }
 
-impl Finisher<'_> {
+impl<'a> Finisher<'a> {
+    /// For the families of `board`, all of whose blocks are there but for those that are made here.
+    pub fn new(board: &'a Board, set: &'a SetHeader, data_key: Option<&'a DataKey>) -> Self {
+        let finished_at = jiff::Timestamp::now().as_microsecond();
+        Self { board, set, data_key, hand: Hand::new(data_key), clock: Clock::new(), finished_at }
+    }
+
+    /// Closes all families, and commits them.
+    pub fn finish(mut self, manifest: &Manifest, commit: Commit<'_, '_>) -> Result<Vec<Closed>> {
+        let closed = (1..=self.set.families).map(|family| self.close(family, manifest)).collect::<Result<Vec<_>>>()?;
+        commit.run(|family| self.write_footer(family, &closed))?;
+        Ok(closed)
+    }
+
     /// Seals the page map of an open set: its streams and their sizes are known now.
     pub fn seal_map(&mut self, scratch: &MapScratch, manifest: &Manifest, halt: &Halt) -> Result<()> {
         let (mut entries, mut bytes) = (Vec::new(), Vec::new());
@@ -106,7 +120,7 @@ impl Finisher<'_> {
     }
 
     /// Writes manifest, last index and trailer of `family`.
-    pub fn close(&mut self, family: u16, manifest: &Manifest) -> Result<Closed> {
+    fn close(&mut self, family: u16, manifest: &Manifest) -> Result<Closed> {
         let manifest = self.write_manifest(family, manifest)?;
         self.board.flush_index(family, &mut self.hand, &mut self.clock)?;
         let trailer = {
@@ -164,9 +178,9 @@ impl Finisher<'_> {
     }
 
     /// Writes padding and footer of `family`; `all` are all families, and make the footer of family 1 the commit record.
-    pub fn write_footer(&mut self, family: u16, all: &[Closed]) -> Result<()> {
+    fn write_footer(&mut self, family: u16, all: &[Closed]) -> Result<()> {
         let closed = &all[usize::from(family) - 1];
-        let commit = (family == 1).then(|| Commit {
+        let commit = (family == 1).then(|| CommitRecord {
             set_block_count: all.iter().map(|family| family.block_count).sum(),
             digests: all.iter().map(|family| family.digest).collect(),
         });

@@ -1,32 +1,38 @@
 //! The pipeline of a backup: source readers → transform workers → stripe writers, and the commit at its end.
 
+#[cfg(test)]
+mod copies;
 mod finish;
 mod layers;
 #[cfg(test)]
 mod open_sets;
 mod page_map;
 mod read;
+mod remake;
 mod seal;
 mod stripe;
+mod tap;
 mod transform;
+mod verbatim;
+mod writing;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread;
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::bounded;
 
 pub use page_map::map_window;
+pub use remake::{Remade, Remake};
+pub use verbatim::{Copied, Verbatim};
 
 use crate::checksum::UnitHasher;
-use crate::cipher::{DataKey, Sealer};
+use crate::cipher::DataKey;
 use crate::codec::{Compression, Encoder};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::map_scratch::MapScratch;
-use crate::media::{FamilyHeader, Manifest, SetHeader};
-use crate::meter::{Account, Clock, Progress, Stage};
+use crate::media::{Manifest, SetHeader};
+use crate::meter::{Clock, Progress, Stage};
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::sink::{DeviceAccount, Sink};
@@ -37,15 +43,9 @@ use finish::{Closed, Finisher};
 use layers::Layers;
 use page_map::PageMap;
 use read::{Reading, Throttle};
-use stripe::{Board, BoardSettings, DeviceWork, Hand};
+use stripe::{Board, Hand};
 use transform::{Filled, Gathered, Selection, Worker};
-
-/// How often the monitor looks at signals and at the source.
-const TICK: Duration = Duration::from_millis(100);
-
-/// What a user needs to know when only the removal of the old set has failed.
-const KEPT: &str =
-    "the new set is whole under its names all the same; what is left of the one it replaced has names with .old-";
+use writing::{Accounts, Commit, Writing};
 
 /// A backup that is about to run.
 pub struct Backup<'a> {
@@ -109,148 +109,33 @@ pub struct BackupOutcome {
     pub stored_bytes: u64,
 }
 
-/// Lets the writers end on every path: they would wait for ever, and the job with them, also behind a panic.
-struct Ending<'a> {
-    board: &'a Board,
-    halt: &'a Halt,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.halt.stop(Error::Halted);
-        }
-        self.board.close();
-    }
-}
-
-type WriterHandle<'scope> = ScopedJoinHandle<'scope, Result<&'scope mut dyn Sink>>;
-
-/// The accounts of source, transform and sink, each summed over its threads.
-#[derive(Default)]
-struct Accounts(Mutex<[Account; 3]>);
-
 const SOURCE: usize = 0;
 const TRANSFORM: usize = 1;
-const SINK: usize = 2;
-
-impl Accounts {
-    fn add(&self, stage: usize, account: Account) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[stage].add(account);
-    }
-
-    fn bytes(&self, stage: usize) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[stage].bytes
-    }
-
-    fn stages(&self) -> Vec<Stage> {
-        let accounts = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ["source", "transform", "sink"]
-            .into_iter()
-            .zip(accounts)
-            .map(|(name, account)| Stage { name, account })
-            .collect()
-    }
-}
 
 impl Backup<'_> {
     /// Runs the backup into `sinks`, one family each. On an error nothing of the new set is left behind, and what it
     /// should have replaced stands under its names; except that a set which has all its names stays when only the
     /// removal of the old one failed (`--init`), and the error says so.
     pub fn run(&self, mut sinks: Vec<Box<dyn Sink>>) -> Result<BackupOutcome> {
-        let mut published = false;
-        let result = self.run_in(&mut sinks, &mut published);
-        if result.is_err() && !published {
-            for sink in &mut sinks {
-                sink.abandon();
-            }
-        }
-        result.map_err(|error| if published { error.noting(KEPT) } else { error })
-    }
-
-    fn run_in(&self, sinks: &mut [Box<dyn Sink>], published: &mut bool) -> Result<BackupOutcome> {
         let input = Pool::new(self.plan.input_buffers, self.plan.transfer_size as usize)?;
         let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
         for pool in [&input, &output] {
             let pool = Arc::clone(pool);
             self.halt.on_stop(move || pool.close());
         }
-        let (queues, listeners): (Vec<_>, Vec<_>) = sinks.iter().map(|_| unbounded()).unzip();
-        let loads: Vec<_> = sinks.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
-        let headers: Vec<_> =
-            (1..=self.set.families).map(|family| FamilyHeader { set: self.set.clone(), family }.encode()).collect();
-        let board = Board::new(&self.board_settings(), &headers, queues, &loads, &output)?;
-        let accounts = Accounts::default();
+        let (board, listeners, loads) = Board::of_set(self.set, self.compression == Compression::None, &output)?;
+        let accounts = Accounts::new(["source", "transform", "sink"]);
         let mapped = self.set.open && self.map_seed.is_some();
         let scratch = mapped.then(MapScratch::new).transpose()?;
-        let closed = thread::scope(|scope| {
-            let (job, end_of_job) = bounded::<()>(0);
-            let _ending = Ending { board: &board, halt: self.halt };
-            let monitor = threads::start_in(scope, "monitor", move || self.monitor(&end_of_job));
-            let writers = monitor.and_then(|_| {
-                let sinks = sinks.iter_mut().zip(1_u16..).zip(listeners).zip(&loads);
-                let started = sinks.map(|(((sink, family), listener), load)| {
-                    let accounts = &accounts;
-                    threads::start_in(scope, &format!("writer {family}"), move || {
-                        self.write(&mut **sink, &listener, load, accounts)
-                    })
-                });
-                started.collect::<Result<Vec<WriterHandle<'_>>>>()
-            });
-            let closed = writers.and_then(|writers| {
-                let highest = self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
-                let scratch = scratch.as_ref().map(|scratch| (scratch, highest));
-                self.commit(&board, scratch, writers, published)
-            });
-            if closed.is_err() {
-                // Wakes whoever still waits; an error that came first is the one that is kept.
-                self.halt.stop(Error::Halted);
-            }
-            drop(job);
-            closed
-        });
-        let closed = match closed {
-            Ok(closed) => closed,
-            Err(Error::Halted) => return Err(self.halt.finish().err().unwrap_or(Error::Halted)),
-            Err(error) => return Err(error),
-        };
-        Ok(self.outcome(sinks, &closed, &accounts))
-    }
-
-    fn board_settings(&self) -> BoardSettings {
-        BoardSettings {
-            set_tag: self.set.media_set_id.as_bytes().first_chunk().copied().unwrap_or_default(),
-            cipher: self.set.cipher.number(),
-            block_size: self.set.block_size,
-            transfer_size: self.set.transfer_size,
-            aligned: self.compression == Compression::None,
-        }
-    }
-
-    /// Looks at signals and at the source until the job ends.
-    fn monitor(&self, end_of_job: &Receiver<()>) {
-        while let Err(crossbeam_channel::RecvTimeoutError::Timeout) = end_of_job.recv_timeout(TICK) {
-            self.halt.watch((self.tick)().and_then(|()| self.source.check()));
-        }
-    }
-
-    fn write<'s>(
-        &self,
-        sink: &'s mut dyn Sink,
-        listener: &Receiver<DeviceWork>,
-        load: &AtomicU64,
-        accounts: &Accounts,
-    ) -> Result<&'s mut dyn Sink> {
-        let mut account = Account::default();
-        let written = stripe::write(sink, listener, load, self.progress, &mut account);
-        accounts.add(SINK, account);
-        match written {
-            Ok(()) => Ok(sink),
-            Err(error) => {
-                self.halt.stop(error);
-                Err(Error::Halted)
-            }
-        }
+        let watch = || (self.tick)().and_then(|()| self.source.check());
+        let (init, progress, halt, permit) = (self.init, self.progress, self.halt, self.permit);
+        let writing = Writing { init, progress, halt, watch: &watch, permit };
+        let closed = writing.run(&mut sinks, (listeners, &loads), &board, &accounts, |commit| {
+            let highest = self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
+            let scratch = scratch.as_ref().map(|scratch| (scratch, highest));
+            self.commit(&board, scratch, commit)
+        })?;
+        Ok(outcome(&sinks, &closed, &accounts))
     }
 
     /// Reads and transforms everything; returns when all readers and workers have ended, with the highest layer there was.
@@ -334,7 +219,7 @@ impl Backup<'_> {
             layers,
             selection,
             encoder: Encoder::new(self.compression)?,
-            hand: self.hand(),
+            hand: Hand::new(self.data_key),
             scratch: output.take()?,
             gathered,
             clock: Clock::new(),
@@ -345,28 +230,15 @@ impl Backup<'_> {
         })
     }
 
-    fn hand(&self) -> Hand {
-        Hand { sealer: self.data_key.map(Sealer::new), spare: None }
-    }
-
-    /// Finishes every family, makes families 2…m durable and visible, then writes the commit record.
+    /// Finishes every family, and commits.
     fn commit(
         &self,
         board: &Board,
         scratch: Option<(&MapScratch, u16)>,
-        mut writers: Vec<WriterHandle<'_>>,
-        published: &mut bool,
+        commit: Commit<'_, '_>,
     ) -> Result<Vec<Closed>> {
         let manifest = (self.manifest)()?;
-        let finished_at = jiff::Timestamp::now().as_microsecond();
-        let mut finisher = Finisher {
-            board,
-            set: self.set,
-            data_key: self.data_key,
-            hand: self.hand(),
-            clock: Clock::new(),
-            finished_at,
-        };
+        let mut finisher = Finisher::new(board, self.set, self.data_key);
         match (scratch, self.base) {
             (Some((scratch, _)), None) => finisher.seal_map(scratch, &manifest, self.halt)?,
             (Some((came, highest)), Some(base)) => {
@@ -374,62 +246,29 @@ impl Backup<'_> {
             }
             (None, _) => {}
         }
-        let families = 1..=self.set.families;
-        let closed = families.clone().map(|family| finisher.close(family, &manifest)).collect::<Result<Vec<_>>>()?;
-        if self.set.families > 1 {
-            // Wherever another family is found finished after a kill, this one is found as well, unfinished.
-            board.secure(1)?;
-        }
-        for family in families.skip(1) {
-            finisher.write_footer(family, &closed)?;
-            board.close_family(family);
-        }
-        let mut others = writers.split_off(1).into_iter().map(join).collect::<Result<Vec<_>>>()?;
-        self.halt.check()?;
-        if !self.init {
-            others.iter_mut().try_for_each(|sink| sink.publish())?;
-        }
-        self.halt.check()?;
-        finisher.write_footer(1, &closed)?;
-        board.close_family(1);
-        drop(finisher);
-        let mut first = writers.into_iter().map(join).collect::<Result<Vec<_>>>()?;
-        (self.permit)()?;
-        if self.init {
-            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.publish())?;
-            // Until here a failure takes everything back: the old set stands under its names as before.
-            *published = true;
-            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.retire())?;
-        } else {
-            first.iter_mut().try_for_each(|sink| sink.publish())?;
-        }
-        Ok(closed)
-    }
-
-    fn outcome(&self, sinks: &[Box<dyn Sink>], closed: &[Closed], accounts: &Accounts) -> BackupOutcome {
-        let stages = accounts.stages();
-        BackupOutcome {
-            families: sinks
-                .iter()
-                .zip(closed)
-                .map(|(sink, closed)| FamilyOutcome {
-                    device: sink.device().to_owned(),
-                    bytes: closed.length,
-                    digest: closed.digest,
-                    account: sink.account(),
-                    mirror: sink.mirror().map(|(device, account)| (device.to_owned(), account)),
-                })
-                .collect(),
-            source_bytes: stages[SOURCE].account.bytes,
-            data_bytes: closed.iter().map(|family| family.data_bytes).sum(),
-            zero_bytes: closed.iter().map(|family| family.zero_bytes).sum(),
-            stored_bytes: closed.iter().map(|family| family.length).sum(),
-            stages,
-        }
+        finisher.finish(&manifest, commit)
     }
 }
 
-/// What a writer thread ended with; a panic there goes on here.
-fn join<'s>(writer: WriterHandle<'s>) -> Result<&'s mut dyn Sink> {
-    writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// What came of families that were committed.
+fn outcome(sinks: &[Box<dyn Sink>], closed: &[Closed], accounts: &Accounts) -> BackupOutcome {
+    let stages = accounts.stages();
+    BackupOutcome {
+        families: sinks
+            .iter()
+            .zip(closed)
+            .map(|(sink, closed)| FamilyOutcome {
+                device: sink.device().to_owned(),
+                bytes: closed.length,
+                digest: closed.digest,
+                account: sink.account(),
+                mirror: sink.mirror().map(|(device, account)| (device.to_owned(), account)),
+            })
+            .collect(),
+        source_bytes: stages[SOURCE].account.bytes,
+        data_bytes: closed.iter().map(|family| family.data_bytes).sum(),
+        zero_bytes: closed.iter().map(|family| family.zero_bytes).sum(),
+        stored_bytes: closed.iter().map(|family| family.length).sum(),
+        stages,
+    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::copies;
 use super::*;
 use crate::cipher::CipherId;
 use crate::io::{Mode, OpenedFile};
@@ -27,16 +28,16 @@ const SEED: u64 = 0x5EED;
 
 /// What a server sends next: so many bytes of this value, there.
 #[derive(Debug, Clone)]
-struct Step {
-    layer: u16,
-    stream: u16,
-    offset: u64,
-    length: usize,
-    value: u8,
+pub(super) struct Step {
+    pub layer: u16,
+    pub stream: u16,
+    pub offset: u64,
+    pub length: usize,
+    pub value: u8,
 }
 
 /// Plays steps to its readers; a stream is known from its first step on, and is gone in the end if its size is `GONE`.
-struct Growing {
+pub(super) struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,
     /// Added to its numbers, so that two backups of the same streams number them differently.
@@ -58,7 +59,7 @@ struct State {
 }
 
 impl Growing {
-    fn new(steps: &[Step], sizes: &[u64]) -> Self {
+    pub(super) fn new(steps: &[Step], sizes: &[u64]) -> Self {
         let state = State { steps: steps.to_vec().into(), found: Vec::new(), layer: 0, given: 0 };
         Self { state: Mutex::new(state), sizes: sizes.to_vec(), shift: 0, seed: SEED }
     }
@@ -201,7 +202,7 @@ fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manife
 }
 
 /// Backs the steps up into so many families in memory.
-fn back_up(source: &Growing, families: u16, base: Option<&BaseMap>) -> Vec<Shelf> {
+pub(super) fn back_up(source: &Growing, families: u16, base: Option<&BaseMap>) -> Vec<Shelf> {
     let transfer_size = TransferSize::new(TRANSFER.into()).unwrap();
     let knobs = Knobs { transfer_size, readers: Some(3), workers: Some(3), ..Knobs::default() };
     let plan = Plan::backup(&knobs, usize::from(families), Compression::Lz4, base.is_some()).unwrap();
@@ -257,9 +258,23 @@ fn expected(steps: &[Step], size: u64, id: u16) -> Vec<u8> {
     bytes
 }
 
-/// The files that a full, or a full and its differential, restore to are what the steps leave behind; also where another restore has
-/// left them, and they were spoiled.
+/// The files that a full, or a full and its differential, restore to are what the steps leave behind; also from copies of them, and where
+/// another restore has left them, and they were spoiled.
 fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
+    assert_restored(sets, steps, sizes);
+    match sets {
+        // A differential of the original on the copy of its full, and the other way round.
+        [full, differential] => {
+            for (at, (above, below)) in copies::each(differential).iter().zip(copies::each(full)).enumerate() {
+                let crossed: [&[Shelf]; 2] = if at % 2 == 0 { [&below, differential] } else { [full, above] };
+                assert_restored(&crossed, steps, sizes);
+            }
+        }
+        _ => copies::each(sets[0]).iter().for_each(|copy| assert_restored(&[copy], steps, sizes)),
+    }
+}
+
+fn assert_restored(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     sets.iter().for_each(|set| unpack(set, &NullTarget).unwrap());
     let root = tempfile::tempdir().unwrap();
     let streams = streams_on(sets.last().unwrap());

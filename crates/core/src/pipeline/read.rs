@@ -62,14 +62,14 @@ impl Throttle {
         Self { bytes_per_second: bytes_per_second.max(1), due: Mutex::new(Instant::now()) }
     }
 
-    fn pass(&self, bytes: u64) {
+    pub fn pass(&self, bytes: u64) {
         let cost = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         // Time not used is not saved up: a cap is a cap, also after a pause.
         *due = (*due).max(Instant::now()) + cost;
     }
 
-    fn wait(&self, halt: &Halt) -> Result<()> {
+    pub fn wait(&self, halt: &Halt) -> Result<()> {
         loop {
             halt.check()?;
             let due = *self.due.lock().unwrap_or_else(PoisonError::into_inner);

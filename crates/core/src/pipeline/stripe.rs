@@ -6,16 +6,17 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
 use zerocopy::IntoBytes;
 
 use super::seal::seal;
+use super::writing::Ways;
 use crate::checksum::xxh3_128_le;
-use crate::cipher::Sealer;
+use crate::cipher::{DataKey, Sealer};
 use crate::error::{Error, Result};
 use crate::media::{
-    BLOCK_HEADER, BlockBody, BlockHeader, BlockKind, BlockReference, DIGEST, FamilyDigest, IndexEntry, Run, TAG,
-    index_capacity, round_up,
+    BLOCK_HEADER, BlockBody, BlockHeader, BlockKind, BlockReference, DIGEST, FamilyDigest, FamilyHeader, IndexEntry,
+    Run, SetHeader, TAG, index_capacity, round_up,
 };
 use crate::meter::{Account, Clock, Progress, Spent};
 use crate::pool::{Buffer, Piece, Pool};
@@ -87,6 +88,8 @@ pub(super) enum BlockBytes<'a> {
     Kept(&'a mut [u8]),
     /// At the start of a buffer that may go to the device as it is.
     Given(Buffer, usize),
+    /// Room for the header and the prefix, and the payload elsewhere: without a cipher, which wants all of it in one piece.
+    Joined(&'a mut [u8], &'a [u8]),
 }
 
 /// A worker's own things for placing blocks: the cipher and one spare buffer, so that nobody waits for memory
@@ -96,9 +99,35 @@ pub(super) struct Hand {
     pub spare: Option<Buffer>,
 }
 
+impl Hand {
+    /// For blocks under this key, or for plain ones.
+    pub fn new(data_key: Option<&DataKey>) -> Self {
+        Self { sealer: data_key.map(Sealer::new), spare: None }
+    }
+}
+
+/// A board, what its writers listen to, and what each of them has not taken yet.
+type Connected = (Board, Vec<Receiver<DeviceWork>>, Vec<Arc<AtomicU64>>);
+
 impl Board {
+    /// The board of a new set. `aligned`: its blocks shall fill whole device blocks.
+    pub fn of_set(set: &SetHeader, aligned: bool, pool: &Arc<Pool>) -> Result<Connected> {
+        let (queues, listeners): (Vec<_>, Vec<_>) = (0..set.families).map(|_| unbounded()).unzip();
+        let loads: Vec<_> = (0..set.families).map(|_| Arc::new(AtomicU64::new(0))).collect();
+        let headers: Vec<_> =
+            (1..=set.families).map(|family| FamilyHeader { set: set.clone(), family }.encode()).collect();
+        let settings = BoardSettings {
+            set_tag: set.media_set_id.as_bytes().first_chunk().copied().unwrap_or_default(),
+            cipher: set.cipher.number(),
+            block_size: set.block_size,
+            transfer_size: set.transfer_size,
+            aligned,
+        };
+        Ok((Self::new(&settings, &headers, queues, &loads, pool)?, listeners, loads))
+    }
+
     /// A board for families 1…n whose writers listen at `queues`; each begins with its header.
-    pub fn new(
+    fn new(
         set: &BoardSettings,
         headers: &[Vec<u8>],
         queues: Vec<Sender<DeviceWork>>,
@@ -284,28 +313,6 @@ impl Board {
         stripe.lock().flush(&stripe.load)
     }
 
-    /// Lets the writers end: no stripe sends anything more.
-    pub fn close(&self) {
-        for stripe in &self.stripes {
-            let mut state = stripe.lock();
-            state.queue = None;
-            state.current = None;
-        }
-    }
-
-    /// Returns when everything that was sent to a family's device so far is durable.
-    pub fn secure(&self, family: u16) -> Result<()> {
-        let (done, durable) = bounded(1);
-        let asked = self.lock(family).queue.as_ref().is_some_and(|queue| queue.send(DeviceWork::Secure(done)).is_ok());
-        // A writer that ends without an answer has failed, and said why.
-        if asked && durable.recv().is_ok() { Ok(()) } else { Err(Error::Halted) }
-    }
-
-    /// Lets the writer of one family end.
-    pub fn close_family(&self, family: u16) {
-        self.lock(family).queue = None;
-    }
-
     fn fetch_spare(&self, hand: &mut Hand, clock: &mut Clock) -> Result<()> {
         if hand.spare.is_none() {
             clock.lap(Spent::Busy);
@@ -317,7 +324,7 @@ impl Board {
 
     fn seal<'a>(&self, stripe: &Stripe, block: Unsealed<'a>, sealer: Option<&Sealer>) -> Result<Sealed<'a>> {
         let mut bytes = block.bytes;
-        let length = bytes.as_mut().len();
+        let length = bytes.len();
         let mut header = BlockHeader {
             kind: block.kind,
             codec: block.codec,
@@ -333,7 +340,7 @@ impl Board {
             plain_length: block.plain_length as u32,
             body_crc: 0,
         };
-        let header_bytes = seal(&mut header, bytes.as_mut(), sealer)?;
+        let header_bytes = seal(&mut header, &mut bytes, sealer)?;
         let zero_bytes = block
             .runs
             .iter()
@@ -357,13 +364,39 @@ impl Board {
     }
 }
 
+impl Ways for Board {
+    fn secure(&self, family: u16) -> Result<()> {
+        secured(self.lock(family).queue.as_ref())
+    }
+
+    fn close_family(&self, family: u16) {
+        self.lock(family).queue = None;
+    }
+
+    fn close(&self) {
+        for stripe in &self.stripes {
+            let mut state = stripe.lock();
+            state.queue = None;
+            state.current = None;
+        }
+    }
+}
+
+/// Asks a writer to make everything so far durable, and waits for its answer.
+pub(super) fn secured(queue: Option<&Sender<DeviceWork>>) -> Result<()> {
+    let (done, durable) = bounded(1);
+    let asked = queue.is_some_and(|queue| queue.send(DeviceWork::Secure(done)).is_ok());
+    // A writer that ends without an answer has failed, and said why.
+    if asked && durable.recv().is_ok() { Ok(()) } else { Err(Error::Halted) }
+}
+
 /// What [`Board::new`] needs to know of the set.
-pub(super) struct BoardSettings {
-    pub set_tag: [u8; 8],
-    pub cipher: u8,
-    pub block_size: u32,
-    pub transfer_size: u32,
-    pub aligned: bool,
+struct BoardSettings {
+    set_tag: [u8; 8],
+    cipher: u8,
+    block_size: u32,
+    transfer_size: u32,
+    aligned: bool,
 }
 
 struct Sealed<'a> {
@@ -375,10 +408,11 @@ struct Sealed<'a> {
 }
 
 impl BlockBytes<'_> {
-    fn as_mut(&mut self) -> &mut [u8] {
+    fn len(&self) -> usize {
         match self {
-            BlockBytes::Kept(bytes) => bytes,
-            BlockBytes::Given(buffer, length) => &mut buffer[..*length],
+            BlockBytes::Kept(bytes) => bytes.len(),
+            BlockBytes::Given(_, length) => *length,
+            BlockBytes::Joined(head, payload) => head.len() + payload.len(),
         }
     }
 }
@@ -421,6 +455,10 @@ impl StripeState {
         match block.bytes {
             BlockBytes::Kept(bytes) => self.copy(bytes, spare, load)?,
             BlockBytes::Given(buffer, length) => self.give(buffer, length, spare, load, u64::from(block_size))?,
+            BlockBytes::Joined(head, payload) => {
+                self.copy(head, spare, load)?;
+                self.copy(payload, spare, load)?;
+            }
         }
         Ok(reference)
     }

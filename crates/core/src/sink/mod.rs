@@ -11,6 +11,7 @@ mod object;
 mod partial;
 mod parts;
 mod pipe;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ pub use null::NullSink;
 pub use object::{CLAIM, Claim, ObjectSink};
 pub use parts::{LEAST_PART, PartSizes, object_most};
 pub use pipe::PipeSink;
+pub use standing::StandingSink;
 
 /// An append-only home for one family.
 ///
@@ -149,6 +151,9 @@ pub struct Options {
     pub queue_depth: usize,
     /// How files are written.
     pub mode: Mode,
+    /// What is written is always the same, for it is a copy: an upload of it that was killed is gone on with, by the parts that the
+    /// store has.
+    pub resume: bool,
     /// The object stores of the job.
     pub stores: Stores,
     /// Called before each step of the commit: where a test lets it fail.
@@ -168,6 +173,7 @@ impl Options {
             expected_size: None,
             queue_depth: 4,
             mode: Mode::Auto,
+            resume: false,
             stores: Stores::default(),
             #[cfg(any(test, feature = "testkit"))]
             hook: None,

@@ -7,22 +7,24 @@
 //! The claim is written where there is none (`If-None-Match: *`), so that of two backups to one key only one begins; a completed
 //! upload cannot be made conditional in the same way by every store. See `docs/decisions/0010-object-stores.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use object_store::PutPayload;
 use serde::{Deserialize, Serialize};
 
 use super::partial::Partial;
 use super::parts::PartSizes;
 use super::{DeviceAccount, Options, Sink, out_of_order};
+use crate::checksum::crc64_nvme;
 use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::media::FAMILY_MAGIC;
 use crate::pool::Piece;
-use crate::store::{Bucket, Head, Part, Request, Stores, Upload};
+use crate::store::{Bucket, Head, Part, Request, Stores, Upload, UploadedPart};
 
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
@@ -56,12 +58,16 @@ pub struct ObjectSink {
     partial: Partial,
     length: u64,
     parts: Vec<Option<Part>>,
+    /// What an earlier process has uploaded of the same bytes, by number from 0.
+    there: HashMap<usize, UploadedPart>,
     /// Uploads under way, by the numbers of their parts.
     uploading: BTreeMap<usize, Request>,
     depth: usize,
     done: (Sender<Done>, Receiver<Done>),
     progress: Progress,
     failed: bool,
+    /// What is written is a copy of what another process may be writing here as well.
+    resumes: bool,
     statistics: Statistics,
     warnings: Vec<String>,
 }
@@ -96,7 +102,12 @@ impl ObjectSink {
         }
         bucket.check_lockable()?;
         let parts_most = bucket.parts_most();
-        let upload = bucket.begin(key, &options.set_id)?;
+        let resumed = if options.resume && !bucket.locks() { begun(&bucket, key, &options.set_id)? } else { None };
+        let claimed_already = resumed.is_some();
+        let (upload, there) = match resumed {
+            Some(resumed) => resumed,
+            None => (bucket.begin(key, &options.set_id)?, HashMap::new()),
+        };
         let mut sink = Self {
             device: device.to_owned(),
             set_id: options.set_id.clone(),
@@ -108,15 +119,18 @@ impl ObjectSink {
             partial: Partial::default(),
             length: 0,
             parts: Vec::new(),
+            there,
             uploading: BTreeMap::new(),
             depth: options.queue_depth,
             done: unbounded(),
             progress: Progress::Open,
             failed: false,
+            resumes: options.resume,
             statistics: Statistics::default(),
             warnings: Vec::new(),
         };
-        let claimed = sink.claim(options.init).and_then(|()| match options.name_is_unique {
+        let claimed = if claimed_already { Ok(()) } else { sink.claim(options.init) };
+        let claimed = claimed.and_then(|()| match options.name_is_unique {
             true => Ok(()),
             false => sink.bucket.prove_conditional(&sink.claim_key()),
         });
@@ -253,6 +267,10 @@ impl ObjectSink {
             self.await_part()?;
         }
         let payload = self.partial.take(length as usize);
+        if let Some(part) = self.there.remove(&number).filter(|there| is_of(there, &payload)) {
+            self.parts.push(Some(Part::uploaded(&part)));
+            return Ok(());
+        }
         self.parts.push(None);
         let (bucket, key, upload) = (Arc::clone(&self.bucket), self.key.clone(), self.upload.clone());
         let (done, bytes, begun) = (self.done.0.clone(), payload.content_length(), Instant::now());
@@ -352,6 +370,34 @@ impl ObjectSink {
     }
 }
 
+/// An upload of the same media set to this key that was begun and killed, with the parts that the store has of it. Who is still at it
+/// elsewhere sends the same bytes.
+fn begun(bucket: &Arc<Bucket>, key: &str, set: &str) -> Result<Option<(Upload, HashMap<usize, UploadedPart>)>> {
+    let claim_key = format!("{key}{CLAIM}");
+    if bucket.head(&claim_key)?.is_none() || bucket.head(key)?.is_some() {
+        return Ok(None);
+    }
+    let claim = read_claim(bucket, &claim_key)?;
+    if claim.set != set {
+        return Ok(None); // Of somebody else: the claim refuses it.
+    }
+    let upload = Upload(claim.upload);
+    match bucket.parts(key, &upload)? {
+        Some(parts) => {
+            let numbered = parts.into_iter().filter_map(|part| Some(((part.number as usize).checked_sub(1)?, part)));
+            Ok(Some((upload, numbered.collect())))
+        }
+        // The store has forgotten it: the claim is all that is left.
+        None => bucket.remove(&claim_key).map(|()| None),
+    }
+}
+
+/// True when the store has these very bytes. One that tells no checksums gets every part again.
+fn is_of(there: &UploadedPart, payload: &PutPayload) -> bool {
+    there.size == payload.content_length() as u64
+        && there.crc64 == Some(crc64_nvme(payload.iter().map(|bytes| bytes.as_ref())))
+}
+
 fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
     let bytes = bucket.read_at_last(key, CLAIM_MAX)?;
     serde_json::from_slice(&bytes).map_err(|_| {
@@ -416,7 +462,8 @@ impl Sink for ObjectSink {
         }
         self.let_go();
         // As far as the store lets us: what stays has a claim that tells of it.
-        if self.progress == Progress::Published {
+        // Of a copy the very same object may be another run's, which has committed: it stays, for the next copy to take as it is.
+        if self.progress == Progress::Published && !self.resumes {
             let ours = |there: &Head| there.set.as_deref() == Some(&self.set_id);
             if matches!(self.bucket.head_at_last(&self.key), Ok(Some(there)) if ours(&there)) {
                 let _ = self.bucket.remove(&self.key);

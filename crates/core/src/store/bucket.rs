@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::multipart::PartId;
@@ -19,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::client::{Client, Manner, SET};
 use super::endure::{Endurance, Tried};
 use super::failure::{has_no_multipart, is_absent};
+use super::signed::UploadedPart;
 use super::{Control, cut_off, explained, in_the_end};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
@@ -87,6 +90,17 @@ pub struct Upload(pub String);
 #[derive(Debug, Clone)]
 pub struct Part(PartId);
 
+impl Part {
+    /// A part that was uploaded by another process: what the completion names it by, in the form that the crate (0.14) gives to its
+    /// own. In another form it would be taken for a tag that no part has, and the completion refused.
+    pub fn uploaded(part: &UploadedPart) -> Self {
+        let escaped = part.tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let crc64 = part.crc64.map(|crc64| STANDARD.encode(crc64.to_be_bytes()));
+        let crc64 = crc64.map(|text| format!("<checksum_crc64nvme>{text}</checksum_crc64nvme>")).unwrap_or_default();
+        Self(PartId { content_id: format!("<PartMetadata><e_tag>{escaped}</e_tag>{crc64}</PartMetadata>") })
+    }
+}
+
 /// Tries what the crate tries only once, for a second try of it might do it twice: here that does no harm. Of an upload that was
 /// begun twice one is never finished, which costs nothing but its name.
 pub(super) async fn persistently<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
@@ -128,6 +142,11 @@ impl Bucket {
     /// The most parts that an object may have here.
     pub fn parts_most(&self) -> u64 {
         self.client.parts_most()
+    }
+
+    /// True where objects get a lock with the request that begins them: one that was begun before has another.
+    pub fn locks(&self) -> bool {
+        self.control.objects.lock.is_some()
     }
 
     /// The object as a user names it.

@@ -6,7 +6,7 @@ use crate::checksum::{crc32c, xxh3_128_le};
 use crate::cipher::{DataKey, Opener};
 use crate::codec::{CodecId, Decoder};
 use crate::error::Result;
-use crate::media::{BLOCK_HEADER, BlockBody, BlockHeader, Flaw, PADDED_HEAD, Run, TAG, broken};
+use crate::media::{BLOCK_HEADER, BlockBody, BlockHeader, DIGEST, Flaw, PADDED_HEAD, Run, TAG, broken};
 
 /// One thread's means to open blocks.
 pub(super) struct BlockOpener {
@@ -23,6 +23,41 @@ pub(super) enum Plain {
     Unpacked(Range<usize>),
 }
 
+/// Where the bytes of a block are as its codec packed them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Packed {
+    /// They are the plain ones: no codec.
+    AsPlain,
+    /// In the block's own bytes.
+    InBlock(Range<usize>),
+    /// In the buffer for decrypted bytes.
+    Decrypted(Range<usize>),
+}
+
+/// A block that was checked and unpacked.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Its runs.
+    pub runs: Vec<Run>,
+    /// The digest of its plain bytes.
+    pub digest: [u8; DIGEST],
+    /// These.
+    pub plain: Plain,
+    /// What they were unpacked from.
+    pub packed: Packed,
+}
+
+/// Checks the stored bytes of a block: all that can be done without its key.
+pub(super) fn check_stored(header: &BlockHeader, block: &[u8]) -> Result<(), Flaw> {
+    if block.len() != header.block_length() {
+        return Err(broken("block cut off"));
+    }
+    if crc32c(&block[BLOCK_HEADER..]) != header.body_crc {
+        return Err(broken("block checksum does not match"));
+    }
+    Ok(())
+}
+
 impl BlockOpener {
     /// For blocks of a set with this data key, or of a set without a cipher.
     pub fn new(data_key: Option<&DataKey>) -> Result<Self> {
@@ -37,22 +72,18 @@ impl BlockOpener {
         block: &[u8],
         decrypted: &mut [u8],
         out: &mut [u8],
-    ) -> Result<(Vec<Run>, Plain), Flaw> {
-        if block.len() != header.block_length() {
-            return Err(broken("block cut off"));
-        }
-        if crc32c(&block[BLOCK_HEADER..]) != header.body_crc {
-            return Err(broken("block checksum does not match"));
-        }
+    ) -> Result<Opened, Flaw> {
+        check_stored(header, block)?;
         let codec =
             CodecId::from_number(header.codec).ok_or_else(|| broken(format!("unknown codec {}", header.codec)))?;
         let plain_length = header.plain_length as usize;
+        let prefix = header.prefix_length as usize;
         if codec != CodecId::None {
-            let opened = match &self.opener {
-                None => &block[BLOCK_HEADER..],
+            let (opened, packed) = match &self.opener {
+                None => (&block[BLOCK_HEADER..], Packed::InBlock(BLOCK_HEADER + prefix..block.len())),
                 Some(opener) => {
                     let range = decrypt(opener, header, block, decrypted)?;
-                    &decrypted[range]
+                    (&decrypted[range.clone()], Packed::Decrypted(range.start + prefix..range.end))
                 }
             };
             let body = BlockBody::decode(header, opened)?;
@@ -61,20 +92,26 @@ impl BlockOpener {
                 .decode(codec, body.payload, plain)
                 .map_err(|e| broken(format!("block does not unpack: {e}")))?;
             check_digest(plain, body.digest)?;
-            return Ok((body.runs, Plain::Unpacked(0..plain_length)));
+            return Ok(Opened {
+                runs: body.runs,
+                digest: body.digest,
+                plain: Plain::Unpacked(0..plain_length),
+                packed,
+            });
         }
-        let prefix = header.prefix_length as usize;
         match &self.opener {
             None => {
                 let body = BlockBody::decode(header, &block[BLOCK_HEADER..])?;
                 check_digest(body.payload, body.digest)?;
-                Ok((body.runs, Plain::Stored(BLOCK_HEADER + prefix..block.len())))
+                let plain = Plain::Stored(BLOCK_HEADER + prefix..block.len());
+                Ok(Opened { runs: body.runs, digest: body.digest, plain, packed: Packed::AsPlain })
             }
             Some(opener) => {
                 let range = decrypt(opener, header, block, out)?;
                 let body = BlockBody::decode(header, &out[range.clone()])?;
                 check_digest(body.payload, body.digest)?;
-                Ok((body.runs, Plain::Unpacked(range.start + prefix..range.end)))
+                let plain = Plain::Unpacked(range.start + prefix..range.end);
+                Ok(Opened { runs: body.runs, digest: body.digest, plain, packed: Packed::AsPlain })
             }
         }
     }
@@ -88,7 +125,7 @@ pub(super) fn open_alone(
 ) -> Result<(Vec<Run>, Vec<u8>), Flaw> {
     let mut decrypted = vec![0; if opener.opener.is_some() { header.body_length() } else { 0 }];
     let mut out = vec![0; decrypted.len().max(header.plain_length as usize)];
-    let (runs, plain) = opener.open(header, block, &mut decrypted, &mut out)?;
+    let Opened { runs, plain, .. } = opener.open(header, block, &mut decrypted, &mut out)?;
     let payload = match plain {
         Plain::Stored(range) => block[range].to_vec(),
         Plain::Unpacked(range) => {

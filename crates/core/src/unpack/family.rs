@@ -67,6 +67,11 @@ impl Family {
         Self { supply, header, header_bytes, footer: None }
     }
 
+    pub(super) fn listened_by(self, tap: &mut impl FnMut(Box<dyn Supply>) -> Box<dyn Supply>) -> Self {
+        let Self { supply, header, header_bytes, footer } = self;
+        Self { supply: tap(supply), header, header_bytes, footer }
+    }
+
     /// Where it was read from.
     pub fn device(&self) -> &str {
         self.supply.device()

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::balance::{Balance, Weights};
-use super::block::{BlockOpener, open_alone};
+use super::block::{BlockOpener, check_stored, open_alone};
 use super::family::{Family, authenticate_footer, check_footer, check_place, damage};
 use super::pieces::Pieces;
 use crate::checksum;
@@ -51,6 +51,8 @@ pub(super) struct Parsed {
 pub(super) struct Parser<'a> {
     header: &'a FamilyHeader,
     data_key: Option<&'a DataKey>,
+    /// The family is encrypted and its key not known: of a block nothing but its stored bytes can be checked.
+    sealed: bool,
     opener: BlockOpener,
     weights: Weights,
     pieces: Pieces<'a>,
@@ -112,6 +114,7 @@ impl<'a> Parser<'a> {
         let mut parser = Self {
             header,
             data_key,
+            sealed: !header.set.keys.is_empty() && data_key.is_none(),
             opener: BlockOpener::new(data_key)?,
             weights,
             pieces: Pieces::new(supply, pool, ahead, 0),
@@ -156,6 +159,20 @@ impl<'a> Parser<'a> {
                     self.data_bytes += if header.kind == BlockKind::Data { u64::from(header.plain_length) } else { 0 };
                     return Ok(Some(RawBlock { offset, header, bytes }));
                 }
+                BlockKind::Index if self.sealed => {
+                    self.check_stored(&header, &bytes, offset)?;
+                    self.pending.clear();
+                }
+                BlockKind::Trailer if self.sealed => {
+                    self.check_stored(&header, &bytes, offset)?;
+                    self.trailer_at = offset;
+                    return Ok(None);
+                }
+                BlockKind::Manifest if self.sealed => {
+                    self.expect_room(offset)?;
+                    self.pending.push(entry);
+                    self.check_stored(&header, &bytes, offset)?;
+                }
                 BlockKind::Manifest => {
                     self.expect_room(offset)?;
                     self.pending.push(entry);
@@ -185,7 +202,9 @@ impl<'a> Parser<'a> {
         let bytes = self.pieces.take(FOOTER)?.to_vec();
         let footer = Footer::decode(&bytes).map_err(|flaw| damage(self.pieces.device(), footer_at, flaw))?;
         check_footer(self.pieces.device(), footer_at, self.header, &footer)?;
-        authenticate_footer(self.pieces.device(), &footer, &bytes, self.data_key)?;
+        if !self.sealed {
+            authenticate_footer(self.pieces.device(), &footer, &bytes, self.data_key)?;
+        }
         let same = footer.family_length == length
             && footer.block_count == self.block_count
             && footer.family_digest == self.digest.value()
@@ -241,7 +260,7 @@ impl<'a> Parser<'a> {
 
     /// First offset and span of the block's runs; zeros where a cipher hides them.
     fn span(&self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<(u64, u64)> {
-        if header.run_count == 0 || self.data_key.is_some() {
+        if header.run_count == 0 || self.data_key.is_some() || self.sealed {
             return Ok((0, 0));
         }
         let runs = &bytes[BLOCK_HEADER + DIGEST..][..header.run_count as usize * RUN];
@@ -255,6 +274,10 @@ impl<'a> Parser<'a> {
     fn open(&mut self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<Vec<u8>> {
         let opened = open_alone(&mut self.opener, header, bytes).map_err(|flaw| self.flawed(offset, flaw))?;
         Ok(opened.1)
+    }
+
+    fn check_stored(&self, header: &BlockHeader, bytes: &[u8], offset: u64) -> Result<()> {
+        check_stored(header, bytes).map_err(|flaw| self.flawed(offset, flaw))
     }
 
     fn check_index(&mut self, header: &BlockHeader, bytes: &[u8], at: BlockReference) -> Result<()> {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use super::block::{BlockOpener, Plain};
+use super::block::{BlockOpener, Opened, Packed, Plain};
 use super::family::{Family, damage};
 use super::layers::{Admitted, Layers, Member};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
 use super::tally::{Tally, Unbooked};
-use super::target::Target;
+use super::target::{CheckedBlock, Target};
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
@@ -254,6 +254,7 @@ impl Unpack<'_> {
         let mut opener = BlockOpener::new(shared.data_key)?;
         let mut decrypted = output.take()?;
         let mut spare: Option<Buffer> = None;
+        let mut taker = self.target.blocks()?;
         loop {
             clock.lap(Spent::Busy);
             let received = blocks.recv();
@@ -266,7 +267,7 @@ impl Unpack<'_> {
             };
             clock.lap(Spent::Blocked);
             let opened = opener.open(&block.header, &block.bytes, &mut decrypted, &mut out);
-            let (runs, plain) = opened.map_err(|flaw| damage(&device, block.offset, flaw))?;
+            let Opened { runs, digest, plain, packed } = opened.map_err(|flaw| damage(&device, block.offset, flaw))?;
             let bytes = match &plain {
                 Plain::Stored(range) => &block.bytes[range.clone()],
                 Plain::Unpacked(range) => &out[range.clone()],
@@ -277,6 +278,15 @@ impl Unpack<'_> {
                 Unbooked::Failed(error) => error,
             })?;
             clock.pass(u64::from(block.header.plain_length));
+            if let Some(taker) = &mut taker {
+                let packed = match packed {
+                    Packed::AsPlain => bytes,
+                    Packed::InBlock(range) => &block.bytes[range],
+                    Packed::Decrypted(range) => &decrypted[range],
+                };
+                let checked = CheckedBlock { header: &block.header, runs: &runs, digest, packed, plain: bytes };
+                taker.take(&checked, &mut clock)?;
+            }
             if block.header.kind == BlockKind::Map || self.target.discards() {
                 self.progress.advance(data + zero);
                 spare = Some(out);
@@ -355,11 +365,11 @@ pub(super) fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
     }
 }
 
-/// The set as a whole: commit record, coverage, manifest.
-fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result<Manifest> {
-    let header = set.header();
-    let name = format!("media set {}", header.media_set_id);
-    let incomplete = |why: &str| Error::incomplete(&name, why, "use another backup set");
+/// What families that were read to their ends say of each other: the commit record and the times.
+pub(super) fn check_families(set: &MediaSet, parsed: &[Parsed]) -> Result<()> {
+    let incomplete = |why: &str| {
+        Error::incomplete(format!("media set {}", set.header().media_set_id), why, "use another backup set")
+    };
     let first = parsed.first().ok_or_else(|| incomplete("no family was read"))?;
     let commit = first.footer.commit.as_ref().ok_or_else(|| incomplete("it has no commit record"))?;
     let digests: Vec<_> = parsed.iter().map(|family| family.footer.family_digest).collect();
@@ -370,6 +380,16 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     if parsed.iter().any(|family| family.footer.finished_at != first.footer.finished_at) {
         return Err(incomplete("its families were finished at different times"));
     }
+    Ok(())
+}
+
+/// The set as a whole: commit record, coverage, manifest.
+fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result<Manifest> {
+    let header = set.header();
+    let name = format!("media set {}", header.media_set_id);
+    let incomplete = |why: &str| Error::incomplete(&name, why, "use another backup set");
+    check_families(set, parsed)?;
+    let first = parsed.first().ok_or_else(|| incomplete("no family was read"))?;
     if parsed.iter().any(|family| family.manifest_digest != first.manifest_digest) {
         return Err(incomplete("its families have different manifests"));
     }

@@ -67,6 +67,24 @@ impl MediaSet {
         Ok(set)
     }
 
+    /// The same of an encrypted set whose key is not at hand: nothing in it can be opened, and it can be read as it is.
+    pub fn assemble_sealed(mut families: Vec<Family>) -> Result<Self> {
+        families.sort_by_key(|family| family.header().family);
+        Self::check_whole(&families)?;
+        Ok(Self { families, data_key: None, manifest: None, ahead: VecDeque::new() })
+    }
+
+    /// True of an encrypted set that was put together without its key.
+    pub fn is_sealed(&self) -> bool {
+        self.data_key.is_none() && !self.header().keys.is_empty()
+    }
+
+    /// Puts something between each family and its supply.
+    pub(crate) fn listen(&mut self, mut tap: impl FnMut(Box<dyn Supply>) -> Box<dyn Supply>) {
+        let families = std::mem::take(&mut self.families);
+        self.families = families.into_iter().map(|family| family.listened_by(&mut tap)).collect();
+    }
+
     /// The set in a pipe: it must be the only family. Its end is checked when it is read.
     pub fn piped(supply: Box<dyn Supply>, key: Option<&SecretKey>, extra_keys: &[WrappedKey]) -> Result<Self> {
         let (family, ahead) = open_pipe(supply)?;

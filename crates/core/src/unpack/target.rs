@@ -8,6 +8,28 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::error::{Error, Result};
+use crate::media::{BlockHeader, DIGEST, Run};
+use crate::meter::Clock;
+
+/// A DATA or MAP block that was read, checked and unpacked.
+pub struct CheckedBlock<'a> {
+    /// As it stood on the media.
+    pub header: &'a BlockHeader,
+    /// Its runs.
+    pub runs: &'a [Run],
+    /// The digest of its plain bytes.
+    pub digest: [u8; DIGEST],
+    /// Its payload as its codec packed it; without a codec the plain bytes.
+    pub packed: &'a [u8],
+    /// Its payload, unpacked.
+    pub plain: &'a [u8],
+}
+
+/// Takes whole blocks: a worker has one of its own.
+pub trait BlockTaker {
+    /// Takes a block. When this returns, a block of a higher layer may come.
+    fn take(&mut self, block: &CheckedBlock<'_>, clock: &mut Clock) -> Result<()>;
+}
 
 /// Something that takes the bytes of streams, in any order and from several threads.
 pub trait Target: Sync {
@@ -17,6 +39,11 @@ pub trait Target: Sync {
     /// True in a verification: the page map is compared with the data.
     fn checks_maps(&self) -> bool {
         self.discards()
+    }
+
+    /// What takes whole blocks instead of their bytes, for one worker: of a copy that discards the bytes.
+    fn blocks(&self) -> Result<Option<Box<dyn BlockTaker + '_>>> {
+        Ok(None)
     }
 
     /// Puts `bytes` at `offset` of a stream.

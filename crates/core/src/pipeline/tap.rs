@@ -1,0 +1,130 @@
+//! What stands between a family that is copied and who reads it: it sees the bytes pass, in order.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::Sender;
+
+use super::read::Throttle;
+use super::stripe::{DeviceWork, secured};
+use super::writing::Ways;
+use crate::error::{Error, Result};
+use crate::halt::Halt;
+use crate::meter::Progress;
+use crate::pool::Piece;
+use crate::sink::DeviceAccount;
+use crate::supply::Supply;
+
+/// The way of a family's bytes to the device that gets the same. What stands from `held_from` on, the footer, is held back.
+pub(super) struct Way {
+    queue: Mutex<Option<Sender<DeviceWork>>>,
+    load: Arc<AtomicU64>,
+    held_from: u64,
+    held: Mutex<Vec<(u64, Piece)>>,
+}
+
+impl Way {
+    /// To whoever listens to `queue`, and counts what it has not taken yet in `load`.
+    pub fn new(queue: Sender<DeviceWork>, load: Arc<AtomicU64>, held_from: u64) -> Self {
+        Self { queue: Mutex::new(Some(queue)), load, held_from, held: Mutex::default() }
+    }
+
+    fn pass(&self, offset: u64, piece: &Piece) -> Result<()> {
+        let now = self.held_from.saturating_sub(offset).min(piece.len() as u64) as usize;
+        if now > 0 {
+            self.send(offset, piece.slice(0..now))?;
+        }
+        if now < piece.len() {
+            lock(&self.held).push((offset + now as u64, piece.slice(now..piece.len())));
+        }
+        Ok(())
+    }
+
+    /// Sends what was held back.
+    pub fn send_held(&self) -> Result<()> {
+        let held = std::mem::take(&mut *lock(&self.held));
+        held.into_iter().try_for_each(|(offset, piece)| self.send(offset, piece))
+    }
+
+    fn send(&self, offset: u64, piece: Piece) -> Result<()> {
+        self.load.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        let queue = lock(&self.queue);
+        queue.as_ref().and_then(|queue| queue.send(DeviceWork::Write { offset, piece }).ok()).ok_or(Error::Halted)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ways for Vec<Arc<Way>> {
+    fn secure(&self, family: u16) -> Result<()> {
+        let queue = lock(&self[usize::from(family) - 1].queue).clone();
+        secured(queue.as_ref())
+    }
+
+    fn close_family(&self, family: u16) {
+        *lock(&self[usize::from(family) - 1].queue) = None;
+    }
+
+    fn close(&self) {
+        for way in self {
+            *lock(&way.queue) = None;
+            lock(&way.held).clear();
+        }
+    }
+}
+
+/// A supply that is copied from.
+pub(super) struct Tap {
+    pub supply: Box<dyn Supply>,
+    /// Where its bytes go as they are; of a copy that is made anew nowhere.
+    pub way: Option<Arc<Way>>,
+    pub throttle: Option<Arc<Throttle>>,
+    /// Counts what passes.
+    pub progress: Option<Arc<Progress>>,
+    pub halt: Halt,
+    pub position: u64,
+}
+
+impl Supply for Tap {
+    fn device(&self) -> &str {
+        self.supply.device()
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.supply.size()
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.supply.read_at(offset, buffer)
+    }
+
+    fn next(&mut self) -> Result<Option<Piece>> {
+        if let Some(throttle) = &self.throttle {
+            throttle.wait(&self.halt)?;
+        }
+        let Some(piece) = self.supply.next()? else { return Ok(None) };
+        let length = piece.len() as u64;
+        if let Some(throttle) = &self.throttle {
+            throttle.pass(length);
+        }
+        if let Some(way) = &self.way {
+            way.pass(self.position, &piece)?;
+        }
+        if let Some(progress) = &self.progress {
+            progress.advance(length);
+        }
+        self.position += length;
+        Ok(Some(piece))
+    }
+
+    fn aim(&mut self, _: Vec<Range<u64>>) -> Result<()> {
+        Err(Error::refused(self.supply.device(), "a copy reads all of a family, in order", ""))
+    }
+
+    fn account(&self) -> DeviceAccount {
+        self.supply.account()
+    }
+}

@@ -1,0 +1,229 @@
+//! The frame of every set that is written, wherever its blocks come from: a writer for each family, a monitor, and the commit at
+//! the end.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+
+use super::stripe::{self, DeviceWork};
+use crate::error::{Error, Result};
+use crate::halt::Halt;
+use crate::meter::{Account, Progress, Stage};
+use crate::sink::Sink;
+use crate::threads;
+
+/// How often the monitor looks at signals and at the source.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a user needs to know when only the removal of the old set has failed.
+const KEPT: &str =
+    "the new set is whole under its names all the same; what is left of the one it replaced has names with .old-";
+
+/// What writing a set needs besides its bytes.
+pub(super) struct Writing<'a> {
+    /// Replace the sets that stand under the sinks' names: all families are whole before any gets its name.
+    pub init: bool,
+    /// Counters for a display.
+    pub progress: &'a Progress,
+    /// Ends the job early.
+    pub halt: &'a Halt,
+    /// Called every 100 ms: an error ends the job.
+    pub watch: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    pub permit: &'a (dyn Fn() -> Result<()> + Sync),
+}
+
+/// The ways to the writers: one for each family.
+pub(super) trait Ways: Sync {
+    /// Returns when everything that was sent to a family's device so far is durable.
+    fn secure(&self, family: u16) -> Result<()>;
+    /// Lets the writer of one family end.
+    fn close_family(&self, family: u16);
+    /// Lets all writers end: nothing more is sent.
+    fn close(&self);
+}
+
+/// Lets the writers end on every path: they would wait for ever, and the job with them, also behind a panic.
+struct Ending<'a> {
+    ways: &'a dyn Ways,
+    halt: &'a Halt,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.halt.stop(Error::Halted);
+        }
+        self.ways.close();
+    }
+}
+
+type WriterHandle<'scope> = ScopedJoinHandle<'scope, Result<&'scope mut dyn Sink>>;
+
+/// The accounts of three stages, each summed over its threads.
+pub(super) struct Accounts {
+    names: [&'static str; 3],
+    accounts: Mutex<[Account; 3]>,
+}
+
+/// The stage that the writers are.
+pub(super) const SINK: usize = 2;
+
+impl Accounts {
+    pub fn new(names: [&'static str; 3]) -> Self {
+        Self { names, accounts: Mutex::default() }
+    }
+
+    pub fn add(&self, stage: usize, account: Account) {
+        self.lock()[stage].add(account);
+    }
+
+    pub fn bytes(&self, stage: usize) -> u64 {
+        self.lock()[stage].bytes
+    }
+
+    pub fn stages(&self) -> Vec<Stage> {
+        let accounts = *self.lock();
+        self.names.into_iter().zip(accounts).map(|(name, account)| Stage { name, account }).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, [Account; 3]> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last steps of a set whose families have everything but their footers.
+pub(super) struct Commit<'s, 'a> {
+    writing: &'a Writing<'a>,
+    ways: &'a dyn Ways,
+    writers: Vec<WriterHandle<'s>>,
+    published: &'a mut bool,
+}
+
+impl Writing<'_> {
+    /// Runs `fill`, which sends bytes to the writers and commits in the end. On an error nothing of the new set is left behind, and
+    /// what it should have replaced stands under its names; except that a set which has all its names stays when only the removal of
+    /// the old one failed (`--init`), and the error says so.
+    pub fn run<T>(
+        &self,
+        sinks: &mut [Box<dyn Sink>],
+        (listeners, loads): (Vec<Receiver<DeviceWork>>, &[Arc<AtomicU64>]),
+        ways: &dyn Ways,
+        accounts: &Accounts,
+        fill: impl FnOnce(Commit<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut published = false;
+        let result = self.run_in(sinks, (listeners, loads), ways, accounts, &mut published, fill);
+        if result.is_err() && !published {
+            for sink in sinks {
+                sink.abandon();
+            }
+        }
+        result.map_err(|error| if published { error.noting(KEPT) } else { error })
+    }
+
+    fn run_in<T>(
+        &self,
+        sinks: &mut [Box<dyn Sink>],
+        (listeners, loads): (Vec<Receiver<DeviceWork>>, &[Arc<AtomicU64>]),
+        ways: &dyn Ways,
+        accounts: &Accounts,
+        published: &mut bool,
+        fill: impl FnOnce(Commit<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let done = thread::scope(|scope| {
+            let (job, end_of_job) = bounded::<()>(0);
+            let _ending = Ending { ways, halt: self.halt };
+            let monitor = threads::start_in(scope, "monitor", move || self.monitor(&end_of_job));
+            let writers = monitor.and_then(|_| {
+                let sinks = sinks.iter_mut().zip(1_u16..).zip(listeners).zip(loads);
+                let started = sinks.map(|(((sink, family), listener), load)| {
+                    threads::start_in(scope, &format!("writer {family}"), move || {
+                        self.write(&mut **sink, &listener, load, accounts)
+                    })
+                });
+                started.collect::<Result<Vec<WriterHandle<'_>>>>()
+            });
+            let done = writers.and_then(|writers| fill(Commit { writing: self, ways, writers, published }));
+            if done.is_err() {
+                // Wakes whoever still waits; an error that came first is the one that is kept.
+                self.halt.stop(Error::Halted);
+            }
+            drop(job);
+            done
+        });
+        match done {
+            Err(Error::Halted) => Err(self.halt.finish().err().unwrap_or(Error::Halted)),
+            done => done,
+        }
+    }
+
+    /// Looks at signals and at the source until the job ends.
+    fn monitor(&self, end_of_job: &Receiver<()>) {
+        while let Err(crossbeam_channel::RecvTimeoutError::Timeout) = end_of_job.recv_timeout(TICK) {
+            self.halt.watch((self.watch)());
+        }
+    }
+
+    fn write<'s>(
+        &self,
+        sink: &'s mut dyn Sink,
+        listener: &Receiver<DeviceWork>,
+        load: &AtomicU64,
+        accounts: &Accounts,
+    ) -> Result<&'s mut dyn Sink> {
+        let mut account = Account::default();
+        let written = stripe::write(sink, listener, load, self.progress, &mut account);
+        accounts.add(SINK, account);
+        match written {
+            Ok(()) => Ok(sink),
+            Err(error) => {
+                self.halt.stop(error);
+                Err(Error::Halted)
+            }
+        }
+    }
+}
+
+impl Commit<'_, '_> {
+    /// Makes families 2…m durable and visible, then writes the commit record: the commit rule of ARCHITECTURE.md. `write_footer`
+    /// sends the footer of a family, and nothing after it.
+    pub fn run(mut self, mut write_footer: impl FnMut(u16) -> Result<()>) -> Result<()> {
+        let (halt, families) = (self.writing.halt, self.writers.len() as u16);
+        if families > 1 {
+            // Wherever another family is found finished after a kill, this one is found as well, unfinished.
+            self.ways.secure(1)?;
+        }
+        for family in 2..=families {
+            write_footer(family)?;
+            self.ways.close_family(family);
+        }
+        let mut others = self.writers.split_off(1).into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        halt.check()?;
+        if !self.writing.init {
+            others.iter_mut().try_for_each(|sink| sink.publish())?;
+        }
+        halt.check()?;
+        write_footer(1)?;
+        self.ways.close_family(1);
+        drop(write_footer);
+        let mut first = self.writers.into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        (self.writing.permit)()?;
+        if self.writing.init {
+            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.publish())?;
+            // Until here a failure takes everything back: the old set stands under its names as before.
+            *self.published = true;
+            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.retire())
+        } else {
+            first.iter_mut().try_for_each(|sink| sink.publish())
+        }
+    }
+}
+
+/// What a writer thread ended with; a panic there goes on here.
+fn join<'s>(writer: WriterHandle<'s>) -> Result<&'s mut dyn Sink> {
+    writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,143 @@
+//! Copies of backup sets: from where they are to other devices, as they are or made anew. See `docs/decisions/0014-copy.md`.
+
+mod one;
+mod prepare;
+mod way;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::codec::Compression;
+use fullbore_core::device::{Device, Place};
+use fullbore_core::{Error, Result};
+
+pub use one::{Arrival, One};
+
+use super::reading::Reading;
+use super::{Conduct, media, restore};
+use crate::chain;
+use crate::report::Report;
+
+/// What the user asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is read: `--from`, `--key`, `--set`, `--latest`.
+    pub reading: Reading,
+    /// `--chain`: with the set that is named also what it stands on.
+    pub chain: bool,
+    /// `--to`.
+    pub to: Vec<Device>,
+    /// `--stripes`.
+    pub stripes: Option<usize>,
+    /// `--compression`.
+    pub compression: Option<Compression>,
+    /// `--encrypt-to`.
+    pub encrypt_to: Vec<PathBuf>,
+    /// Whom the configuration names for what goes there: a set in clear is encrypted for them.
+    pub encrypt_plain_to: Vec<PathBuf>,
+    /// `--decrypt`.
+    pub decrypt: bool,
+    /// `--name-template`.
+    pub name_template: Option<String>,
+    /// `--init`.
+    pub init: bool,
+    /// `--mkdir`.
+    pub mkdir: bool,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--throttle`: bytes of media per second.
+    pub throttle: Option<u64>,
+}
+
+/// Copies the sets that `--from` names and fills `report`, also when it fails.
+///
+/// # Errors
+/// Whatever stops it; then nothing usable was left behind of the set that it came to. Sets that were copied before are whole.
+pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let begun = Instant::now();
+    let key = media::read_key(request.reading.key.as_deref())?;
+    let (heap, places) = found(request, key.as_ref(), conduct, report)?;
+    let sets: Vec<&media::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    refuse_one_name_for_many(request, sets.len())?;
+    expect(request, &sets, conduct);
+    for found in sets {
+        One { request, found, key: key.as_ref(), arrival: None, known: None }.run(conduct, report)?;
+    }
+    end(request, begun, report);
+    Ok(())
+}
+
+/// The sets that are meant, in the order in which they stand on each other.
+pub(super) fn found(
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<(media::Heap, Vec<usize>)> {
+    let reading = &request.reading;
+    if media::is_pipe(&reading.from)? {
+        let why = "a pipe tells its end only when it is there, and may be read once";
+        return Err(Error::usage("--from -", why, "put the stream into a file first, and name that with --from"));
+    }
+    let mut heap = reading.find(key, conduct)?;
+    heap.must_hold_something()?;
+    let alone = !request.chain && (reading.choice.set.is_some() || reading.choice.latest || heap.sets.len() == 1);
+    let sequence = match alone {
+        true if reading.choice.set.is_none() && heap.sets.len() == 1 => {
+            let only =
+                chain::Choice { set: Some(heap.sets[0].set.backup_set_id.to_string()), ..reading.choice.clone() };
+            restore::choose_by(&mut heap, &only, chain::choose_one)
+        }
+        true => restore::choose_by(&mut heap, &reading.choice, chain::choose_one),
+        false => restore::choose(&mut heap, &reading.choice),
+    };
+    let sequence = sequence.map_err(|error| naming_damage(error, &mut heap))?;
+    heap.book_notes(report);
+    report.warnings.extend(sequence.warnings);
+    report.notes.extend(sequence.notes);
+    Ok((heap, sequence.sets))
+}
+
+/// A family that is missing may be there, and damaged: then that is what is said.
+fn naming_damage(error: Error, heap: &mut media::Heap) -> Error {
+    let in_need =
+        |id: uuid::Uuid| heap.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
+    let damaged = heap.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
+    match (error, damaged) {
+        (Error::Incomplete { .. }, Some(at)) => heap.unreadable.swap_remove(at).error,
+        (error, _) => error,
+    }
+}
+
+/// Several sets need names of their own.
+pub(super) fn refuse_one_name_for_many(request: &Request, sets: usize) -> Result<()> {
+    let fixed = request.to.iter().find(|device| !device.holds_many() && *device.place() != Place::Null);
+    match fixed.filter(|_| sets > 1) {
+        None => Ok(()),
+        Some(device) => Err(Error::usage(
+            device.to_string(),
+            format!("is one file, and {sets} sets are to be copied"),
+            "name directories or prefixes, which end in /; or say which set with --set ID",
+        )),
+    }
+}
+
+/// Tells the display how much there is to do: bytes of media, or of the database where blocks are made anew.
+pub(super) fn expect(request: &Request, sets: &[&media::Found], conduct: &Conduct) {
+    let of = |found: &&media::Found| match way::Way::of(request, found) {
+        Ok(way::Way::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),
+        _ => found.stored_bytes,
+    };
+    let total = sets.iter().map(of).sum();
+    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// The last numbers of the report.
+pub(super) fn end(request: &Request, begun: Instant, report: &mut Report) {
+    if request.dry_run {
+        report.status = "planned".into();
+    } else {
+        report.set_speed(begun.elapsed().as_secs_f64());
+    }
+}

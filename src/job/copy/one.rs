@@ -1,0 +1,311 @@
+//! The copy of one set.
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::device::{Device, Place};
+use fullbore_core::io::Mode;
+use fullbore_core::media::Manifest;
+use fullbore_core::pipeline::{Copied, FamilyOutcome, Remade, Remake, Verbatim};
+use fullbore_core::pool::Pool;
+use fullbore_core::sink::{self, Sink, StandingSink};
+use fullbore_core::supply;
+use fullbore_core::unpack::MediaSet;
+use fullbore_core::{Error, Result};
+
+use super::Request;
+use super::prepare::{CopyPlan, Prepared, QUEUE_DEPTH};
+use super::way::Way;
+use crate::chain;
+use crate::job::backup::sinks;
+use crate::job::{Conduct, keys, media};
+use crate::report::{CopyReport, FamilyReport, Report};
+use crate::repository::Repository;
+use crate::repository::format::{FORMAT, SetRecord};
+use crate::repository::inventory::{family_record, size_of};
+use crate::repository::task::Task;
+
+/// The repository that copies go to, and the task that they are there.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Where.
+    pub repository: &'a Repository,
+    /// Who is asked before the commit.
+    pub task: &'a Task,
+}
+
+/// One set that is to be copied.
+pub struct One<'a> {
+    /// What the user asked for.
+    pub request: &'a Request,
+    /// The set.
+    pub found: &'a media::Found,
+    /// What opens it.
+    pub key: Option<&'a SecretKey>,
+    /// Where it goes, when that is a repository.
+    pub arrival: Option<Arrival<'a>>,
+    /// What the repository that it comes from says of it.
+    pub known: Option<&'a SetRecord>,
+}
+
+/// What came of a copy, whichever way it went.
+struct Done {
+    families: Vec<FamilyOutcome>,
+    plain: Option<(u64, u64)>,
+    manifest: Option<Manifest>,
+}
+
+impl One<'_> {
+    /// Copies it: the record of what was committed, if it went into a repository. Nothing where it was there already, and of a plan.
+    ///
+    /// # Errors
+    /// Whatever stops it; then nothing usable of it was left behind.
+    pub fn run(&self, conduct: &Conduct, report: &mut Report) -> Result<Option<SetRecord>> {
+        if let Some(why) = &self.found.set.incomplete {
+            return Err(Error::incomplete(
+                chain::title(&self.found.set),
+                why,
+                "copy another set, or give all its families",
+            ));
+        }
+        let way = Way::of(self.request, self.found)?;
+        let plan = CopyPlan::new(self.request, self.found, &way)?;
+        let buffers = if self.request.dry_run { 0 } else { plan.reading.input_buffers };
+        let pool = Pool::new(buffers, plan.reading.transfer_size as usize)?;
+        let mut set = self.open(&way, &pool, plan.reading.queue_depth)?;
+        report.warnings.extend(self.found.unreadable_sidecars());
+        if self.arrival.is_some() && set.manifest().is_none() && self.known.is_none() {
+            let why = "is encrypted, and without its key it cannot be told of which database it is: a repository records that";
+            return Err(Error::refused(chain::title(&self.found.set), why, "name the key file with --key"));
+        }
+        let prepared = self.prepare(&way, &mut set, report)?;
+        plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
+        if prepared.stands() {
+            report.notes.push(format!("{} is there already, as it is", chain::title(&self.found.set)));
+            self.book_planned("there already", &prepared, report);
+            return self.arrived(&prepared, set.manifest());
+        }
+        if self.request.dry_run {
+            self.book_planned(way.name(), &prepared, report);
+            return Ok(None);
+        }
+        if let Some(arrival) = self.arrival {
+            arrival.begins(&prepared)?;
+        }
+        let sinks = self.sinks(&way, &prepared, conduct).map_err(|error| conduct.why_halted(error))?;
+        let done = self.moved(&way, &plan, &pool, &mut set, &prepared, sinks, conduct, report);
+        let done = done.map_err(|error| self.found.naming_copies(conduct.why_halted(error)))?;
+        self.take_rotated_keys(&way, &prepared, report);
+        self.book(&way, &prepared, &done, report);
+        let manifest = prepared.manifest.as_ref().or(done.manifest.as_ref());
+        self.arrived(&prepared, manifest)
+    }
+
+    fn open(&self, way: &Way, pool: &std::sync::Arc<Pool>, queue_depth: usize) -> Result<MediaSet> {
+        let sealed = *way == Way::AsItIs && !self.found.header.keys.is_empty() && self.key.is_none();
+        match sealed {
+            true => media::open_sealed(self.found, pool, queue_depth),
+            false => media::open_set(self.found, pool, queue_depth, self.key),
+        }
+    }
+
+    fn sinks(&self, way: &Way, prepared: &Prepared, conduct: &Conduct) -> Result<Vec<Box<dyn Sink>>> {
+        let stores = &conduct.stores;
+        let header = &prepared.header;
+        let stands_on = (header.base_backup_set_id, header.kind);
+        let replaced = sinks::check_replaced(self.request.init, &prepared.devices, stands_on, stores)?;
+        let mut made: Vec<Box<dyn Sink>> = Vec::new();
+        for (at, device) in prepared.devices.iter().enumerate() {
+            if prepared.standing[at] {
+                let there = supply::open(device, &Pool::new(0, 4096)?, 1, Mode::from_environment()?, stores)?;
+                made.push(Box::new(StandingSink::new(there)?));
+                continue;
+            }
+            let as_it_is = *way == Way::AsItIs;
+            let in_store = matches!(device.place(), Place::Object { .. });
+            // Of an unfinished file with the id of the source's media others would conclude that these were never committed.
+            let id = if as_it_is && !in_store { prepared.attempt } else { header.media_set_id };
+            let options = sink::Options {
+                old_set_id: replaced.get(at).copied().flatten().map(|id| id.to_string()),
+                init: self.request.init,
+                mkdir: self.request.mkdir,
+                expected_size: Some(prepared.expected[at]),
+                queue_depth: QUEUE_DEPTH,
+                mode: Mode::from_environment()?,
+                resume: as_it_is,
+                stores: stores.clone(),
+                ..sink::Options::new(id.to_string())
+            };
+            made.push(sink::open(device, options)?);
+        }
+        Ok(made)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "everything that a copy has come to know")]
+    fn moved(
+        &self,
+        way: &Way,
+        plan: &CopyPlan,
+        pool: &std::sync::Arc<Pool>,
+        set: &mut MediaSet,
+        prepared: &Prepared,
+        sinks: Vec<Box<dyn Sink>>,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<Done> {
+        let halt = conduct.halt();
+        let tick = || conduct.check();
+        let permit = || self.arrival.map_or(Ok(()), |arrival| arrival.task.permit());
+        let (progress, throttle, init) = (&conduct.progress, self.request.throttle, self.request.init);
+        match (way, &prepared.manifest) {
+            (Way::Anew { compression, .. }, Some(manifest)) => {
+                let remake = Remake {
+                    plan: &plan.reading,
+                    input: pool,
+                    output_buffers: plan.output_buffers,
+                    throttle,
+                    set: &prepared.header,
+                    manifest,
+                    compression: *compression,
+                    data_key: prepared.data_key.as_ref(),
+                    init,
+                    progress,
+                    halt: &halt,
+                    tick: &tick,
+                    permit: &permit,
+                };
+                let Remade { written, devices } = remake.run(set, sinks)?;
+                report.add_stages(&written.stages);
+                devices.iter().for_each(|(device, account)| report.add_device(device, account));
+                let plain = Some((written.data_bytes, written.zero_bytes));
+                Ok(Done { families: written.families, plain, manifest: None })
+            }
+            _ => {
+                let verbatim = Verbatim {
+                    plan: &plan.reading,
+                    input: pool,
+                    throttle,
+                    init,
+                    progress,
+                    halt: &halt,
+                    tick: &tick,
+                    permit: &permit,
+                };
+                let Copied { families, devices, stages, manifest, plain_bytes, .. } = verbatim.run(set, sinks)?;
+                report.add_stages(&stages);
+                devices.iter().for_each(|(device, account)| report.add_device(device, account));
+                Ok(Done { families, plain: plain_bytes, manifest })
+            }
+        }
+    }
+
+    /// Whoever can open the source by a key that was wrapped later can open a copy of it as it is.
+    fn take_rotated_keys(&self, way: &Way, prepared: &Prepared, report: &mut Report) {
+        let records = self.found.rotated_keys();
+        if *way != Way::AsItIs || records.is_empty() {
+            return;
+        }
+        if let Err(error) = keys::write_sidecars(&prepared.devices, self.found.media_set_id, &records) {
+            report.warnings.push(format!("rotated keys were not copied: {}", media::one_line(&error)));
+        }
+    }
+
+    fn planned(&self, how: &str, prepared: &Prepared) -> CopyReport {
+        CopyReport {
+            kind: self.found.set.kind.to_string(),
+            backup_set_id: self.found.set.backup_set_id.to_string(),
+            database: Some(self.database(prepared.manifest.as_ref())).filter(|name| !name.is_empty()),
+            how: how.to_owned(),
+            from_media_set_id: self.found.media_set_id.to_string(),
+            media_set_id: prepared.header.media_set_id.to_string(),
+            from_families: self.found.families,
+            families: prepared.devices.iter().map(Device::to_string).collect(),
+            read_bytes: self.found.stored_bytes,
+            stored_bytes: prepared.expected.iter().sum(),
+        }
+    }
+
+    fn book_planned(&self, how: &str, prepared: &Prepared, report: &mut Report) {
+        let mut planned = self.planned(how, prepared);
+        let stored = if how == "there already" { 0 } else { planned.stored_bytes };
+        if self.request.dry_run {
+            if how == "made anew" {
+                planned.media_set_id = String::new(); // It is made when it is written.
+            }
+            report.stored_bytes += stored;
+        }
+        report.sets.push(planned.line());
+        report.copied.push(planned);
+        report.kind = Some(self.found.set.kind.to_string());
+        report.backup_set_id = Some(self.found.set.backup_set_id.to_string());
+    }
+
+    fn book(&self, way: &Way, prepared: &Prepared, done: &Done, report: &mut Report) {
+        let mut copied = self.planned(way.name(), prepared);
+        copied.stored_bytes = done.families.iter().map(|family| family.bytes).sum();
+        let (data, zero) = done.plain.unwrap_or_default();
+        report.source_bytes += data + zero;
+        report.allocated_bytes += data;
+        report.skipped_bytes += zero;
+        report.stored_bytes += copied.stored_bytes;
+        report.kind = Some(copied.kind.clone());
+        report.engine = Some(self.found.header.engine.clone());
+        report.database.clone_from(&copied.database);
+        report.backup_set_id = Some(copied.backup_set_id.clone());
+        report.media_set_id = Some(copied.media_set_id.clone());
+        for family in &done.families {
+            let hex = family.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            report.families.push(FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex });
+            report.add_device(&family.device, &family.account);
+        }
+        report.sets.push(copied.line());
+        report.copied.push(copied);
+    }
+
+    /// The record of a set that has arrived in a repository.
+    fn arrived(&self, prepared: &Prepared, manifest: Option<&Manifest>) -> Result<Option<SetRecord>> {
+        let Some(arrival) = self.arrival.filter(|_| !self.request.dry_run) else { return Ok(None) };
+        let mut families = Vec::new();
+        for device in &prepared.devices {
+            families.push(family_record(device, size_of(device, arrival.repository)?, arrival.repository)?);
+        }
+        let header = &prepared.header;
+        let encrypted = !header.keys.is_empty();
+        let finished = |manifest: &Manifest| {
+            manifest.finished_at.parse::<jiff::Timestamp>().map_or(header.started_at, jiff::Timestamp::as_microsecond)
+        };
+        let record = match (manifest, self.known) {
+            (Some(manifest), _) => SetRecord {
+                format: FORMAT,
+                backup_set_id: header.backup_set_id,
+                media_set_id: header.media_set_id,
+                kind: header.kind,
+                base: header.base_backup_set_id,
+                copy_only: manifest.copy_only,
+                engine: header.engine.clone(),
+                database: manifest.database.clone(),
+                name: manifest.name.clone(),
+                started_at: header.started_at,
+                finished_at: finished(manifest),
+                host: manifest.host.clone(),
+                families,
+                database_bytes: manifest.streams.iter().map(|stream| stream.size).sum(),
+                encrypted,
+                codec: manifest.codec.clone(),
+                position: manifest.position.clone(),
+            },
+            (None, Some(known)) => {
+                SetRecord { families, media_set_id: header.media_set_id, encrypted, ..known.clone() }
+            }
+            (None, None) => return Ok(None), // Refused before.
+        };
+        Ok(Some(record))
+    }
+}
+
+impl Arrival<'_> {
+    /// Which set will be written, and where: what is left of it can be found should this host die.
+    fn begins(&self, prepared: &Prepared) -> Result<()> {
+        let devices = prepared.devices.iter().map(|device| family_record(device, 0, self.repository));
+        let families = devices.collect::<Result<Vec<_>>>()?;
+        self.task.writes_copy(prepared.header.backup_set_id, prepared.attempt, families)
+    }
+}

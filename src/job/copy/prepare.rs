@@ -1,0 +1,249 @@
+//! What is known of a copy before its first byte is read: its media, its names, its plan.
+
+use fullbore_core::cipher::{CipherId, DataKey};
+use fullbore_core::codec::{self, Compression};
+use fullbore_core::device::Device;
+use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader};
+use fullbore_core::plan::UnpackPlan;
+use fullbore_core::unpack::{Family, MediaSet};
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::Request;
+use super::one::One;
+use super::way::Way;
+use crate::job::backup::{self, sinks, stripes};
+use crate::job::names::{self, DEFAULT_TEMPLATE, NameFields};
+use crate::job::recover::{self, Ours};
+use crate::job::{Conduct, estimate, media, memory};
+use crate::report::{PoolReport, Report};
+
+/// Writes in flight for each family.
+pub(super) const QUEUE_DEPTH: usize = 4;
+/// What a family needs besides its blocks.
+const FAMILY_OVERHEAD: u64 = 256 << 10;
+
+/// Everything known before the first byte is read.
+pub(super) struct Prepared {
+    /// Where its families go.
+    pub devices: Vec<Device>,
+    /// The header of the copy; of a copy as it is that of its source.
+    pub header: SetHeader,
+    /// The manifest of the copy, where it is known.
+    pub manifest: Option<Manifest>,
+    /// The fresh key of a copy that is made anew and encrypted.
+    pub data_key: Option<DataKey>,
+    /// Bytes expected in each family.
+    pub expected: Vec<u64>,
+    /// Families that stand there already, from a copy that was killed.
+    pub standing: Vec<bool>,
+    /// What the working names contain: nobody must take what is unfinished here for a family of the source.
+    pub attempt: Uuid,
+}
+
+/// Threads and buffers of a copy.
+pub(super) struct CopyPlan {
+    /// Those of the reading.
+    pub reading: UnpackPlan,
+    /// Those that are written from, where blocks are made anew.
+    pub output_buffers: usize,
+}
+
+impl CopyPlan {
+    /// Of a set that is copied this way.
+    ///
+    /// # Errors
+    /// A knob out of its bounds.
+    pub fn new(request: &Request, found: &media::Found, way: &Way) -> Result<Self> {
+        let families = usize::from(found.families);
+        let mut reading = UnpackPlan::new(&request.reading.knobs, families, found.header.transfer_size)?;
+        let output_buffers = match way {
+            Way::AsItIs => {
+                // What is read is what is written: it comes home later.
+                reading.input_buffers += families * QUEUE_DEPTH;
+                0
+            }
+            Way::Anew { stripes, .. } => stripes * (1 + QUEUE_DEPTH) + 2 * reading.workers,
+        };
+        Ok(Self { reading, output_buffers })
+    }
+
+    /// Says what memory it takes, and refuses what there is not.
+    pub fn claim(
+        &self,
+        request: &Request,
+        way: &Way,
+        expected: &[u64],
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<()> {
+        let transfer_size = self.reading.transfer_size;
+        let buffer_count = self.reading.buffer_count() + self.output_buffers;
+        let packs = match way {
+            Way::AsItIs => Compression::None,
+            Way::Anew { compression, .. } => compression.unwrap_or(Compression::None),
+        };
+        let longest = expected.iter().max().copied().unwrap_or(0);
+        let part_bytes = stripes::part_bytes(&request.to, expected.len(), longest, &conduct.stores)?;
+        let codec_bytes = (self.reading.workers * codec::memory(packs, transfer_size as usize)) as u64;
+        report.pool = PoolReport {
+            buffer_count: buffer_count as u64,
+            max_transfer_size: transfer_size.into(),
+            bytes: buffer_count as u64 * u64::from(transfer_size),
+            codec_bytes,
+            part_bytes,
+        };
+        memory::check(report.pool.bytes, buffer_count, transfer_size, codec_bytes + part_bytes)
+    }
+}
+
+impl One<'_> {
+    pub(super) fn prepare(&self, way: &Way, set: &mut MediaSet, report: &mut Report) -> Result<Prepared> {
+        let attempt = Uuid::new_v4();
+        let (media_set_id, stripes) = match way {
+            Way::AsItIs => (self.found.media_set_id, usize::from(self.found.families)),
+            Way::Anew { stripes, .. } => (Uuid::now_v7(), *stripes),
+        };
+        let devices = self.devices(media_set_id, stripes, set.manifest())?;
+        let expected = expected(way, set)?;
+        let mut prepared = Prepared {
+            standing: vec![false; devices.len()],
+            header: set.header().clone(),
+            manifest: set.manifest().cloned(),
+            data_key: None,
+            devices,
+            expected,
+            attempt,
+        };
+        match way {
+            Way::AsItIs => prepared.learn_standing(set, self)?,
+            Way::Anew { compression, recipients, .. } => {
+                let (data_key, keys) = backup::fresh_key(recipients, media_set_id)?;
+                prepared.data_key = data_key;
+                prepared.header.keys = keys;
+                prepared.describe_anew(media_set_id, *compression)?;
+            }
+        }
+        if !prepared.stands() {
+            let database = self.database(set.manifest());
+            let patterns = names::patterns(self.template(), &self.stem(set.manifest()));
+            let ours = Ours { database: &database, patterns };
+            let recovered = recover::recover(&prepared.devices, &ours, self.request.dry_run)?;
+            report.warnings.extend(recovered.warnings);
+            report.notes.extend(recovered.notes);
+            let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);
+            let most = written.map(|(bytes, _)| *bytes).max().unwrap_or(0);
+            let devices: Vec<Device> = prepared.to_write().map(|(device, _)| device.clone()).collect();
+            estimate::check_room(&devices, most, &recovered.freed)?;
+        }
+        Ok(prepared)
+    }
+
+    fn template(&self) -> &str {
+        self.request.name_template.as_deref().unwrap_or(DEFAULT_TEMPLATE)
+    }
+
+    /// The database, as far as it can be told.
+    pub(super) fn database(&self, manifest: Option<&Manifest>) -> String {
+        let of_label = || self.found.set.database.clone();
+        let known = || self.known.map(|known| known.database.clone());
+        manifest.map(|manifest| manifest.database.clone()).or_else(of_label).or_else(known).unwrap_or_default()
+    }
+
+    fn stem(&self, manifest: Option<&Manifest>) -> String {
+        let database = self.database(manifest);
+        match &database[..] {
+            "" => "database".to_owned(),
+            database => sinks::stem_of(&format!("{}:{database}", self.found.header.engine), database),
+        }
+    }
+
+    /// The devices of all families. What is made of a set is called the same each time, so that a copy which was killed is found.
+    fn devices(&self, media_set_id: Uuid, stripes: usize, manifest: Option<&Manifest>) -> Result<Vec<Device>> {
+        let (stem, set_id) = (self.stem(manifest), media_set_id.to_string());
+        let started = jiff::Timestamp::from_microsecond(self.found.header.started_at).unwrap_or_default();
+        let fields = NameFields { database: &stem, kind: self.found.header.kind, started, set_id: &set_id };
+        let devices = names::devices(&self.request.to, Some(stripes), self.template(), &fields)?;
+        let read = |device: &&Device| {
+            device.identity().is_some() && self.found.devices.iter().any(|read| read.identity() == device.identity())
+        };
+        match devices.iter().find(read) {
+            None => Ok(devices),
+            Some(device) => Err(Error::usage(
+                device.to_string(),
+                "is a family of the set that is copied",
+                "name another place with --to",
+            )),
+        }
+    }
+}
+
+/// Bytes expected in each family of the copy.
+fn expected(way: &Way, set: &mut MediaSet) -> Result<Vec<u64>> {
+    let sizes: Vec<u64> = set.families().iter().filter_map(Family::size).collect();
+    let Way::Anew { stripes, compression, .. } = way else { return Ok(sizes) };
+    let stored: u64 = sizes.iter().sum();
+    let (families, data_key) = set.parts_mut();
+    let mut plain = 0;
+    for family in families {
+        plain += family.trailer(data_key)?.data_bytes;
+    }
+    let whole = match compression {
+        None => stored,
+        Some(Compression::None) => plain + plain / 100,
+        Some(_) => stored.min(plain),
+    };
+    Ok(vec![whole / *stripes as u64 + FAMILY_OVERHEAD; *stripes])
+}
+
+impl Prepared {
+    /// True when all of it is there already.
+    pub fn stands(&self) -> bool {
+        self.standing.iter().all(|stands| *stands)
+    }
+
+    /// The families that are to be written, each with what is expected of it.
+    pub fn to_write(&self) -> impl Iterator<Item = (&Device, u64)> {
+        let families = self.devices.iter().zip(&self.expected).zip(&self.standing);
+        families.filter(|(_, stands)| !**stands).map(|((device, bytes), _)| (device, *bytes))
+    }
+
+    /// What a copy that was killed has finished: a family with the same header and the same footer, and in it the digest of
+    /// everything between.
+    fn learn_standing(&mut self, set: &MediaSet, one: &One<'_>) -> Result<()> {
+        for ((device, family), stands) in self.devices.iter().zip(set.families()).zip(&mut self.standing) {
+            let there = media::family_at(device, &one.found.stores)?;
+            *stands = there.is_some_and(|there| there.header() == family.header() && there.footer() == family.footer());
+        }
+        Ok(())
+    }
+
+    /// Turns header and manifest into those of new media.
+    fn describe_anew(&mut self, media_set_id: Uuid, compression: Option<Compression>) -> Result<()> {
+        let Some(manifest) = &mut self.manifest else {
+            let name = format!("media set {}", self.header.media_set_id);
+            return Err(Error::refused(name, "its manifest is not known", "name the key file with --key"));
+        };
+        let header = &mut self.header;
+        let tool_version = env!("CARGO_PKG_VERSION");
+        header.media_set_id = media_set_id;
+        header.families = self.devices.len() as u16;
+        header.tool_version = tool_version.into();
+        header.cipher = if header.keys.is_empty() { CipherId::None } else { CipherId::Aes256Gcm };
+        header.label = header.keys.is_empty().then(|| Label {
+            name: manifest.name.clone(),
+            description: manifest.description.clone(),
+            database: manifest.database.clone(),
+        });
+        let numbered = self.devices.iter().zip(1..);
+        manifest.families =
+            numbered.map(|(device, family)| ManifestFamily { family, device: device.to_string() }).collect();
+        manifest.media_set_id = media_set_id;
+        manifest.tool_version = tool_version.into();
+        if let Some(compression) = compression {
+            header.codec = (compression.codec().number(), compression.level());
+            manifest.codec = compression.to_string();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Which way a set is copied: as it is, where nothing of it is to change, or made anew.
+
+use std::path::PathBuf;
+
+use fullbore_core::codec::Compression;
+use fullbore_core::device::Device;
+use fullbore_core::media::SetHeader;
+use fullbore_core::{Error, Result};
+
+use super::Request;
+use crate::job::media::Found;
+
+/// How a set is copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The bytes of its families, as they are: a second copy of the same media set. No key is needed.
+    AsItIs,
+    /// Block by block, on new media.
+    Anew {
+        /// How many families.
+        stripes: usize,
+        /// How blocks are packed; `None`: as they are.
+        compression: Option<Compression>,
+        /// For whom the new data key is wrapped; nobody: the copy is in clear.
+        recipients: Vec<PathBuf>,
+    },
+}
+
+impl Way {
+    /// What the report and a plan call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Way::AsItIs => "as it is",
+            Way::Anew { .. } => "made anew",
+        }
+    }
+
+    /// How a set is copied as the request wants it.
+    ///
+    /// # Errors
+    /// It is encrypted, is to be made anew, and nobody said for whom.
+    pub fn of(request: &Request, found: &Found) -> Result<Self> {
+        let header = &found.header;
+        let families = usize::from(found.families);
+        let spread = request.to.iter().all(Device::holds_many);
+        let fewest = if spread { families.max(request.to.len()) } else { request.to.len() };
+        let stripes = request.stripes.unwrap_or(fewest);
+        let compression = request.compression.filter(|asked| !is_packed_so(header, *asked));
+        let encrypted = !header.keys.is_empty();
+        let recipients = match (encrypted, request.encrypt_to.is_empty()) {
+            (_, false) => request.encrypt_to.clone(),
+            (false, true) => request.encrypt_plain_to.clone(),
+            (true, true) => Vec::new(),
+        };
+        let decrypts = encrypted && request.decrypt;
+        if stripes == families && compression.is_none() && recipients.is_empty() && !decrypts {
+            return Ok(Way::AsItIs);
+        }
+        if encrypted && recipients.is_empty() && !decrypts {
+            return Err(Error::usage(
+                format!("backup set {}", header.backup_set_id),
+                "is encrypted, and to be made anew: its blocks get a fresh key, and nobody said for whom",
+                "name the recipients with --encrypt-to, or say --decrypt for a copy in clear; with the same number of families and \
+                 the same --compression it is copied as it is",
+            ));
+        }
+        Ok(Way::Anew { stripes, compression, recipients })
+    }
+}
+
+fn is_packed_so(header: &SetHeader, asked: Compression) -> bool {
+    header.codec == (asked.codec().number(), asked.level())
+}

@@ -1,0 +1,314 @@
+//! Copies from repositories, into them, or both: which sets are missing is found there, and their commits are agreed upon with other hosts.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Instant;
+
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::databases::of_database;
+use super::restore::Chosen;
+use super::{Setting, title};
+use crate::chain;
+use crate::job::copy::{self, Arrival, One, Request};
+use crate::job::{Conduct, media};
+use crate::report::Report;
+use crate::repository::format::{self, Fate, FateRecord, SetRecord, TaskState};
+use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::task::{Task, decided};
+use crate::repository::{self, Repository};
+
+/// Which repositories a copy is between; where one is missing, `--from` or `--to` takes its place.
+#[derive(Clone, Copy)]
+pub struct Between<'a> {
+    /// `--repo`.
+    pub from: Option<Setting<'a>>,
+    /// `--database` in it.
+    pub database: Option<&'a str>,
+    /// `--to-repo`.
+    pub to: Option<Setting<'a>>,
+}
+
+/// The repository that copies go to.
+struct Target<'a> {
+    setting: Setting<'a>,
+    repository: Repository,
+    inventory: Inventory,
+}
+
+/// Copies and fills `report`, also when it fails. Sets that the target has are passed over.
+///
+/// # Errors
+/// Those of [`copy::run`], and what one of the repositories has against it.
+pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let begun = Instant::now();
+    let mut request = request.clone();
+    let target = between.to.map(|setting| Target::open(setting, &mut request, conduct, report)).transpose()?;
+    match between.from {
+        None => {
+            let nothing = HashMap::new();
+            into_target(&request, target.as_ref(), None, &nothing, conduct, report)?;
+        }
+        Some(setting) => {
+            let repository = setting.open(conduct)?;
+            if target.as_ref().is_some_and(|target| target.repository.id == repository.id) {
+                let why = "is the repository that the sets come from";
+                return Err(Error::usage(
+                    format!("--to-repo {}", between.to.map_or("", |to| to.name)),
+                    why,
+                    "name another one",
+                ));
+            }
+            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+            let sets = match (&request.reading.choice.set, between.database) {
+                (Some(_), None) => inventory.sets.iter().collect(),
+                (_, database) => of_database(&inventory.sets, database)?,
+            };
+            let chosen = chosen(sets, &request, &repository, report)?;
+            request.reading = chosen.reading.clone();
+            let records: HashMap<Uuid, SetRecord> =
+                chosen.sets.iter().map(|set| (set.record.backup_set_id, set.record.clone())).collect();
+            let (ids, database) = (chosen.ids(), chosen.database());
+            if request.dry_run {
+                into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)?;
+            } else {
+                setting.as_task(&repository, "copy", database, conduct, report, |task, report| {
+                    task.lease(&ids)?;
+                    into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)
+                })?;
+            }
+        }
+    }
+    copy::end(&request, begun, report);
+    Ok(())
+}
+
+/// The sets that are meant: of a repository the newest chain, or the set that was named.
+fn chosen<'a>(
+    sets: Vec<&'a StoredSet>,
+    request: &Request,
+    repository: &Repository,
+    report: &mut Report,
+) -> Result<Chosen<'a>> {
+    let choice = &request.reading.choice;
+    if request.chain || (choice.set.is_none() && !choice.latest) {
+        return Chosen::among(sets, &request.reading, repository, report);
+    }
+    let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
+    let sequence = chain::choose_one(&known, choice)?;
+    report.notes.extend(sequence.notes);
+    let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
+    Chosen::reads(sets, &request.reading, repository)
+}
+
+/// Copies the sets that `request` reads, those of `ids` in that order where a repository has said which.
+fn into_target(
+    request: &Request,
+    target: Option<&Target<'_>>,
+    ids: Option<&[Uuid]>,
+    known: &HashMap<Uuid, SetRecord>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let key = media::read_key(request.reading.key.as_deref())?;
+    let (heap, places) = match ids {
+        None => copy::found(request, key.as_ref(), conduct, report)?,
+        Some(ids) => {
+            let heap = request.reading.find(key.as_ref(), conduct)?;
+            let at = |id: &Uuid| {
+                let is_it = |found: &media::Found| {
+                    found.set.backup_set_id == *id
+                        && known.get(id).is_none_or(|known| known.media_set_id == found.media_set_id)
+                };
+                heap.sets.iter().position(is_it).ok_or_else(|| unreadable(&heap, *id))
+            };
+            let places = ids.iter().map(at).collect::<Result<Vec<_>>>()?;
+            (heap, places)
+        }
+    };
+    let sets: Vec<&media::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    copy::refuse_one_name_for_many(request, sets.len())?;
+    copy::expect(request, &sets, conduct);
+    let one = |found| One { request, found, key: key.as_ref(), arrival: None, known: known_of(known, found) };
+    let Some(target) = target else {
+        return sets.into_iter().try_for_each(|found| one(found).run(conduct, report).map(drop));
+    };
+    let missing = target.missing(sets, report)?;
+    if request.dry_run || missing.is_empty() {
+        return missing.into_iter().try_for_each(|found| one(found).run(conduct, report).map(drop));
+    }
+    let database = missing.last().and_then(|found| found.set.database.clone());
+    let database = database.or_else(|| known.values().next().map(|known| known.database.clone()));
+    target.setting.as_task(&target.repository, "copy", database, conduct, report, |task, report| {
+        let mut leased: Vec<Uuid> = missing.iter().filter_map(|found| found.set.base).collect();
+        leased.retain(|base| missing.iter().all(|found| found.set.backup_set_id != *base));
+        let bases = target.sets_of(&leased);
+        super::backup::lease(&bases, task, &target.repository)?;
+        super::backup::renew_locks(&bases, &target.repository, target.setting, conduct, report)?;
+        for found in missing {
+            task.lease(&leased)?;
+            let id = found.set.backup_set_id;
+            // Who looks sees that it is written; what of it may be removed should this host die is said when nobody else is at it.
+            task.writes_copy(id, Uuid::new_v4(), Vec::new())?;
+            target.refuse_others(task, id)?;
+            let arrival = Some(Arrival { repository: &target.repository, task });
+            let record = One { arrival, ..one(found) }.run(conduct, report)?;
+            target.describe(record, report);
+            leased.push(id);
+        }
+        Ok(())
+    })
+}
+
+fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &media::Found) -> Option<&'a SetRecord> {
+    known.get(&found.set.backup_set_id)
+}
+
+/// Why a set that the repository names is not among its media.
+fn unreadable(heap: &media::Heap, id: Uuid) -> Error {
+    let damaged = heap.unreadable.iter().find(|unreadable| !unreadable.leftover);
+    let why =
+        damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| media::one_line(&bad.error));
+    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` tells more")
+}
+
+impl<'a> Target<'a> {
+    fn open(setting: Setting<'a>, request: &mut Request, conduct: &Conduct, report: &mut Report) -> Result<Self> {
+        super::backup::refuse_names_of_many_sets(request.init, request.name_template.as_deref())?;
+        let places = repository::places(setting.name, setting.config)?;
+        let opened = match request.dry_run {
+            // Nothing is made by looking: what is no repository yet has nothing.
+            true => Repository::open(setting.name, places.clone(), &conduct.stores).or_else(|error| match error {
+                Error::Incomplete { .. } => Repository::planned(setting.name, places, &conduct.stores),
+                error => Err(error),
+            }),
+            false => Repository::open_or_make(setting.name, places, &conduct.stores),
+        };
+        let repository = opened.map_err(|error| conduct.why_halted(error))?;
+        let inventory = match repository.id.is_nil() {
+            true => Inventory::default(), // Planned: there is nothing.
+            false => setting.inventory(&repository, conduct, &mut report.warnings)?,
+        };
+        request.to = repository.places.clone();
+        Ok(Self { setting, repository, inventory })
+    }
+
+    /// What it knows of these sets.
+    fn sets_of(&self, ids: &[Uuid]) -> Vec<StoredSet> {
+        self.inventory.sets.iter().filter(|set| ids.contains(&set.record.backup_set_id)).cloned().collect()
+    }
+
+    /// The sets that it does not have.
+    ///
+    /// # Errors
+    /// What one of them stands on would be missing, or the repository holds a damaged copy of one.
+    fn missing<'f>(&self, sets: Vec<&'f media::Found>, report: &mut Report) -> Result<Vec<&'f media::Found>> {
+        let mut there: HashSet<Uuid> = HashSet::new();
+        let mut missing = Vec::new();
+        for stored in self.inventory.sets.iter().filter(|set| set.incomplete.is_none() && !set.tombstone) {
+            there.insert(stored.record.backup_set_id);
+        }
+        for found in sets {
+            let id = found.set.backup_set_id;
+            if there.contains(&id) {
+                report
+                    .notes
+                    .push(format!("{} is in the repository already, and is not copied", chain::title(&found.set)));
+                continue;
+            }
+            self.refuse_remains(found)?;
+            if let Some(base) = found.set.base.filter(|base| !there.contains(base)) {
+                let what = if found.set.kind == SetKind::Log { "what it continues" } else { "its full" };
+                return Err(Error::incomplete(
+                    chain::title(&found.set),
+                    format!("{what}, {base}, is not in the repository that it would be copied to"),
+                    "copy the whole chain: --chain",
+                ));
+            }
+            there.insert(id);
+            missing.push(found);
+        }
+        Ok(missing)
+    }
+
+    /// What is left of another copy of the set is in the way, unless it is of the same media, which a copy as it is completes.
+    fn refuse_remains(&self, found: &media::Found) -> Result<()> {
+        let remains = self.inventory.sets.iter().find(|set| set.record.backup_set_id == found.set.backup_set_id);
+        let Some(remains) = remains else { return Ok(()) };
+        let (thing, hint) = (title(&remains.record), "copy it as it is, from the same media; or remove its families");
+        match &remains.incomplete {
+            _ if remains.tombstone => Err(Error::refused(thing, "is being removed from the repository", hint)),
+            Some(_) if remains.record.media_set_id == found.media_set_id => Ok(()),
+            Some(why) => Err(Error::refused(thing, format!("is in the repository, and not whole: {why}"), hint)),
+            None => Ok(()),
+        }
+    }
+
+    /// Nobody else writes the same set: of two copies of it in one repository neither would be the one.
+    fn refuse_others(&self, task: &Task, set: Uuid) -> Result<()> {
+        let repository = &self.repository;
+        if let Some(record) = repository.read::<SetRecord>(&format::set_name(set))?
+            && self.inventory.sets.iter().all(|known| known.record.backup_set_id != set)
+        {
+            let why = "was copied by somebody else since this copy began";
+            return Err(Error::refused(title(&record), why, "run it again: what is there is passed over"));
+        }
+        let now = repository.now()?;
+        let known = tasks(repository)?;
+        let lives = |other: &&KnownTask| other.record.state.is_open() && !other.is_dead(now);
+        let wrote = |other: &&KnownTask| {
+            let ended_well = other.record.state == TaskState::Success;
+            other.record.task != task.id() && other.record.writes == Some(set) && !ended_well
+        };
+        let prune = known.iter().filter(lives).find(|other| other.record.verb == "prune");
+        if let (Some(prune), true) = (prune, known.iter().any(|other| wrote(&other))) {
+            // What an earlier attempt has left has the names that this one would use. A prune that begins later sees this run.
+            let why = format!("has leftovers of an earlier copy, and {} may be removing them", prune.title());
+            return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
+        }
+        for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
+            if !other.is_dead(now) && !ran_here_and_is_gone(other) {
+                let why = format!("is being written by {}", other.title());
+                let hint = "wait for it, or end it with `fullbore cancel`";
+                return Err(Error::refused(format!("backup set {set}"), why, hint));
+            }
+            self.end(other, task)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a dead run never commits, and that nobody removes what this one writes for its leftovers.
+    fn end(&self, other: &KnownTask, task: &Task) -> Result<()> {
+        let Some(fate) = other.record.fate() else { return Ok(()) };
+        let ours = FateRecord { fate: Fate::Removed, task: task.id() };
+        if decided(&self.repository, fate, Fate::Removed, task.id())? != ours {
+            let why = "had come to its commit, or what it has left is just being removed";
+            return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, and copy again then"));
+        }
+        let mut record = other.record.clone();
+        (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
+        record.error = Some(format!("its process ended without a word; copy {} goes on with it", task.id()));
+        record.needs.clear();
+        self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
+    }
+
+    /// Writes the record of a set that was committed. The set is good in any case.
+    fn describe(&self, record: Option<SetRecord>, report: &mut Report) {
+        let Some(record) = record else { return };
+        if let Err(error) = self.repository.describe(&record) {
+            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
+        }
+        let stored = StoredSet::committed(record);
+        let added = self.setting.catalog(&mut report.warnings).map(|catalog| catalog.add(&self.repository, &stored));
+        if let Some(Err(error)) = added {
+            report.warnings.push(media::one_line(&error));
+        }
+    }
+}
+
+/// True for a run of this very machine whose process is gone: nobody has to wait for the end of its lease.
+fn ran_here_and_is_gone(other: &KnownTask) -> bool {
+    other.record.host == crate::job::host() && !Path::new(&format!("/proc/{}", other.record.process)).exists()
+}
