@@ -39,8 +39,8 @@ fn write_record(world: &World, name: &str, record: &Value) {
 /// The follower's own record, and its name.
 fn task(world: &World) -> Option<(String, Value)> {
     let of_tasks = names(world, "tasks").into_iter().filter(|name| name.ends_with(".json"));
-    let known = of_tasks.map(|name| (format!("tasks/{name}"), record(world, &format!("tasks/{name}"))));
-    known.filter(|(_, task)| task["verb"] == "log follow" && task["ended_at"].is_null()).next_back()
+    let mut known = of_tasks.map(|name| (format!("tasks/{name}"), record(world, &format!("tasks/{name}"))));
+    known.rfind(|(_, task)| task["verb"] == "log follow" && task["ended_at"].is_null())
 }
 
 fn sets(world: &World) -> usize {
