@@ -282,7 +282,9 @@ mod object_store {
                     }
                     Fault::Pass
                 });
-                let ended = run(&world, &store.environment_at(proxy.endpoint()), &format!("{line} --queue-depth 2"));
+                // So long that the request which waits for the change is not given up and sent again before it.
+                let line = format!("--device-timeout 120 {line} --queue-depth 2");
+                let ended = run(&world, &store.environment_at(proxy.endpoint()), &line);
                 assert!([1, 3].contains(&ended.code), "{what}: {ended}");
                 let code = ended.code;
                 ended.refused_once(code, &[&key, why]);
