@@ -15,7 +15,7 @@ The ceiling is what crates/core/examples/store_ceiling gets out of the same serv
 size, so many in flight, nothing else. Sizes and flights are tried before (`settings`), and the two best are run in every round: the
 better one of the round counts, with as many objects as fullbore writes.
 
-    backup, none    it sends bytes out of memory: as many as fullbore stored
+    backup, none    it sends bytes out of memory: as many as fullbore stored (`from the file`, with checksums of the parts: shown beside it)
     backup, lz4     it reads the same file and packs it in blocks of 1 MiB on the way: the store's and the codec's limits while both use
                     the same cores, measured and not computed
     restore, none   it fetches the objects that fullbore wrote, into a file, until that is durable
@@ -143,23 +143,24 @@ class Bench:
         def clear():
             self.remove("put")
 
-        def put(name, part, flight, objects, size, *words):
-            source = [f"from={self.database}", f"lz4={self.work}/index"] if codec == "lz4" else [f"bytes={size}"]
+        file = [f"from={self.database}"] + ([f"lz4={self.work}/index"] if codec == "lz4" else [])
+
+        def put(name, part, flight, objects, *source):
             settings = [f"part={part * MIB}", f"flight={flight}", f"objects={objects}"]
-            return self.ceiling(name, "put", "put", *settings, *source, *words, before=clear)
+            return self.ceiling(name, "put", "put", *settings, *source, before=clear)
 
         stored = self.stored_bytes(codec)
         self.result.setdefault("stored", {})[codec] = stored
-        trial = min(stored, LARGEST_TRIAL)
-        best = self.best_of(f"backup {codec}", SETTINGS[f"backup {codec}"], lambda part, flight: put("trial", part, flight, 4, trial))
+        source, trial = (file, file) if codec == "lz4" else ([f"bytes={stored}"], [f"bytes={min(stored, LARGEST_TRIAL)}"])
+        best = self.best_of(f"backup {codec}", SETTINGS[f"backup {codec}"], lambda part, flight: put("trial", part, flight, 4, *trial))
         cases = []
         for objects in OBJECTS:
-            cases += [put(f"ceiling {number + 1}, backup {codec}, {objects} objects", part, flight, objects, stored)
+            cases += [put(f"ceiling {number + 1}, backup {codec}, {objects} objects", part, flight, objects, *source)
                       for number, (part, flight) in enumerate(best)]
             command = self.fullbore("backup", *self.backup_words(codec, objects))
             cases.append(self.case(f"fullbore backup {codec}, {objects} objects", command, before=clear).with_report(self.report))
         part, flight = best[0]
-        checksums = put(f"ceiling with checksums of parts, backup {codec}, 4 objects", part, flight, 4, stored, "checksum=yes")
+        checksums = put(f"ceiling with checksums of parts, from the file, {codec}, 4 objects", part, flight, 4, *file, "checksum=yes")
         self.rounds(cases + [checksums], self.options.rounds)
         clear()
 
@@ -222,7 +223,7 @@ def prepare(options):
         subprocess.run([os.path.join(ROOT, "tests", "servers", "install-stores"), *SERVERS], check=True)
         tools.install(options.tools)
     if not options.no_build:
-        for what in (["-p", "fullbore"], ["-p", "fullbore-testdata"], ["-p", "fullbore-core", "--example", "store_ceiling"]):
+        for what in (["-p", "fullbore", "-p", "fullbore-testdata"], ["-p", "fullbore-core", "--example", "store_ceiling"]):
             subprocess.run(["cargo", "build", "--release", "--locked", *what], cwd=ROOT, check=True)
 
 

@@ -44,7 +44,7 @@ def from_go(tools, name, recipe):
     with tempfile.TemporaryDirectory(prefix="go-", dir=tools) as work:
         folders = {"GOMODCACHE": "modules", "GOCACHE": "cache", "GOTMPDIR": "", "GOBIN": "bin"}
         places = {variable: os.path.join(work, folder) for variable, folder in folders.items()}
-        ask(["go", "install", "-trimpath", "-ldflags", "-s -w", recipe],
+        ask(["go", "install", "-trimpath", "-ldflags", "-s -w", recipe], cwd=work,
             env={**os.environ, **places, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"})
         shutil.move(os.path.join(work, "bin", name), os.path.join(tools, name))
 

@@ -321,6 +321,31 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_into_stores_has_room_for_parts_but_not_for_ever_more_of_them() {
+        const PART: u64 = 8 << 20;
+        for compression in [Compression::None, Compression::Lz4] {
+            for (stripes, parts) in [(1, 5), (4, 8), (8, 12), (64, 16)] {
+                let plan = |part| Plan::backup_in_parts(&Knobs::default(), stripes, compression, false, part).unwrap();
+                let (of_files, of_objects) = (plan(0).pool_bytes(), plan(PART).pool_bytes());
+                let room = parts * PART;
+                assert!((room..=of_files + room).contains(&of_objects), "{stripes}: {of_files} and {of_objects}");
+            }
+        }
+        let asked = Plan::backup_in_parts(&knobs(12), 4, Compression::None, false, PART).unwrap();
+        assert_eq!(asked.buffer_count(), 12, "what is asked for is taken");
+    }
+
+    #[test]
+    fn objects_are_read_further_ahead_than_files_and_all_together_within_bounds() {
+        for (families, ahead) in [(1, 32), (2, 32), (4, 16), (8, 8), (64, 2)] {
+            let plan = UnpackPlan::of_objects(&Knobs::default(), families, 1 << 20).unwrap();
+            assert_eq!(plan.queue_depth, ahead, "{families}");
+            assert!(plan.queue_depth >= UnpackPlan::new(&Knobs::default(), families, 1 << 20).unwrap().queue_depth);
+        }
+        assert_eq!(UnpackPlan::of_objects(&Knobs::default(), 1, TRANSFER_MAX).unwrap().queue_depth, 2);
+    }
+
+    #[test]
     fn misaligned_sizes_are_refused() {
         for bytes in [0, 1, 65535, 65537, (64 << 20) + 65536] {
             assert!(TransferSize::new(bytes).is_err());

@@ -175,6 +175,11 @@ impl Piece {
         Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
     }
 
+    /// True when its pool has no buffer at home: somebody may wait for this one.
+    pub fn is_of_dry_pool(&self) -> bool {
+        self.buffer.home.lock().buffers.is_empty()
+    }
+
     /// The whole buffer again, when no other piece of it is left.
     pub fn into_buffer(self) -> Option<Buffer> {
         Arc::into_inner(self.buffer)

@@ -7,6 +7,7 @@ use fullbore_core::Result;
 use fullbore_core::device::Place;
 use fullbore_core::sink::CLAIM;
 use fullbore_core::store::Upload;
+use uuid::Uuid;
 
 use super::sweep::{Left, Sweeper};
 use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
@@ -22,6 +23,8 @@ const FLEETING_RECORDS: [(&str, &str); 2] = [("clock/", ""), ("", "probe-")];
 pub(super) struct Listing {
     names: HashSet<(usize, String)>,
     uploads: Vec<(usize, String, Upload)>,
+    /// The sets that runs write which have not ended, copies of sets that were here before among them: what is beside their families is theirs.
+    written: HashSet<Uuid>,
 }
 
 impl Listing {
@@ -40,7 +43,7 @@ impl Listing {
                 }
             }
         }
-        Ok(Self { names, uploads })
+        Ok(Self { names, uploads, written: HashSet::new() })
     }
 
     /// Under its own name, or the name that a directory has for it until it is published.
@@ -69,10 +72,12 @@ impl Sweeper<'_> {
     /// Removes what ended runs have left. `now` is the time by the store's clock.
     pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<Listing> {
         // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
-        let listing = Listing::take(self)?;
+        let mut listing = Listing::take(self)?;
         let cancelled = self.repository().records.list("tasks/")?.into_iter().map(|entry| entry.name);
         let cancelled: HashSet<String> = cancelled.filter(|name| name.ends_with(".cancel")).collect();
         let tasks = tasks(self.repository())?;
+        listing.written =
+            tasks.iter().filter(|task| task.record.state.is_open()).filter_map(|task| task.record.writes).collect();
         // Of a run that goes on, what it has given up.
         for (task, given_up) in tasks.iter().flat_map(|task| task.record.given_up.iter().map(move |set| (task, set))) {
             let record = TaskRecord {
@@ -101,7 +106,8 @@ impl Sweeper<'_> {
 
     /// Removes the claims and uploads of a listing that are beside the families of whole sets, which need neither.
     pub(super) fn remove_beside(&self, sets: &[StoredSet], listing: &Listing) -> Result<()> {
-        for set in sets.iter().filter(|set| set.recorded && set.incomplete.is_none()) {
+        let whole = sets.iter().filter(|set| set.recorded && set.incomplete.is_none());
+        for set in whole.filter(|set| !listing.written.contains(&set.record.backup_set_id)) {
             self.clear_beside(&set.record.families, listing)?;
         }
         Ok(())
@@ -123,7 +129,7 @@ impl Sweeper<'_> {
     /// What was removed, if there was something.
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
         let (Some(set), Some(fate)) = (task.writes, task.fate()) else { return Ok(None) };
-        if self.is_copied_by_another(task)? {
+        if listing.written.contains(&set) {
             return Ok(None);
         }
         // What has its commit record is a set, whatever its run has said.

@@ -206,7 +206,7 @@ impl<'a> Sweeper<'a> {
     }
 
     /// True of a copy while another run writes the same set: its families have the same names.
-    pub(super) fn is_copied_by_another(&self, task: &TaskRecord) -> Result<bool> {
+    fn is_copied_by_another(&self, task: &TaskRecord) -> Result<bool> {
         let same = |other: &TaskRecord| other.task != task.task && other.state.is_open() && other.writes == task.writes;
         Ok(task.attempt.is_some() && tasks(self.repository)?.iter().any(|other| same(&other.record)))
     }

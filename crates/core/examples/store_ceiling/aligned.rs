@@ -4,21 +4,22 @@ use std::fs::{File, OpenOptions};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
 
 /// What direct I/O wants, in bytes.
-pub const ALIGNMENT: usize = 4096;
+const ALIGNMENT: usize = 4096;
 
 /// So many bytes, and a few before them.
-pub struct Aligned {
+struct Aligned {
     memory: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl Aligned {
-    pub fn new(length: usize) -> Self {
+    fn new(length: usize) -> Self {
         let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         Self { memory, start, length }
@@ -39,7 +40,52 @@ impl DerefMut for Aligned {
     }
 }
 
-impl AsRef<[u8]> for Aligned {
+/// Memory that is used again: fresh pages cost the kernel as much as a checksum.
+#[derive(Clone)]
+pub struct Shelf {
+    length: usize,
+    free: Arc<Mutex<Vec<Aligned>>>,
+}
+
+/// Memory of a shelf; it goes back with the last who reads it.
+pub struct Lent {
+    memory: Option<Aligned>,
+    shelf: Shelf,
+}
+
+impl Shelf {
+    /// Of pieces so long.
+    pub fn new(length: usize) -> Self {
+        Self { length, free: Arc::default() }
+    }
+
+    pub fn take(&self) -> Lent {
+        let free = self.free.lock().unwrap().pop();
+        Lent { memory: Some(free.unwrap_or_else(|| Aligned::new(self.length))), shelf: self.clone() }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.shelf.free.lock().unwrap().extend(self.memory.take());
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().unwrap()
+    }
+}
+
+impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         self
     }

@@ -9,8 +9,8 @@ use futures_util::{StreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 
-use super::aligned::{Aligned, DirectFile};
-use super::{Client, objects};
+use super::aligned::{DirectFile, Lent, Shelf};
+use super::{BLOCK, Client, objects};
 
 /// A range to fetch, and where it belongs.
 #[derive(Clone)]
@@ -83,14 +83,17 @@ pub async fn into_a_file(client: &Client, file: &FilePath, buffered: bool) -> (u
     let plain =
         |job: &Job| if job.blocks.is_empty() { job.length } else { job.blocks.iter().map(|block| block.1).sum() };
     target.set_length_of_new(jobs.iter().map(|job| job.to + plain(job) as u64).max().unwrap_or(0));
+    // A block that does not compress is one that is longer than a range would be.
+    let room = Shelf::new(client.part.max(BLOCK));
+    let unpacked_room = Shelf::new(jobs.iter().map(plain).max().unwrap_or(0));
     let fetching = stream::iter(jobs.clone()).map(|job| {
         let (store, target, length) = (Arc::clone(&client.store), Arc::clone(&target), plain(&job));
+        let (mut bytes, to) = (room.take(), unpacked_room.clone());
         tokio::spawn(async move {
-            let mut bytes = Aligned::new(job.length);
             fetch(&store, &job, |at, piece| bytes[at..at + piece.len()].copy_from_slice(piece)).await;
             let write = move || match job.blocks.is_empty() {
-                true => target.write(&bytes, job.to, buffered),
-                false => target.write(&unpacked(&bytes, &job.blocks, length), job.to, buffered),
+                true => target.write(&bytes[..job.length], job.to, buffered),
+                false => target.write(&unpacked(&bytes, &job.blocks, to.take())[..length], job.to, buffered),
             };
             tokio::task::spawn_blocking(write).await.unwrap();
         })
@@ -113,9 +116,9 @@ async fn fetch(store: &impl ObjectStore, job: &Job, mut take: impl FnMut(usize, 
     assert_eq!(at, job.length);
 }
 
-fn unpacked(bytes: &[u8], blocks: &[(usize, usize)], length: usize) -> Aligned {
+fn unpacked(bytes: &[u8], blocks: &[(usize, usize)], mut plain: Lent) -> Lent {
     let mut decoder = Decoder::new().unwrap();
-    let (mut plain, mut from, mut to) = (Aligned::new(length), 0, 0);
+    let (mut from, mut to) = (0, 0);
     for &(packed, unpacked) in blocks {
         let codec = if packed == unpacked { CodecId::None } else { CodecId::Lz4 };
         decoder.decode(codec, &bytes[from..from + packed], &mut plain[to..to + unpacked]).unwrap();

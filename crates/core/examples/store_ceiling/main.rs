@@ -2,7 +2,7 @@
 //! fullbore by. No page maps, digests, claims or commit record: the crate's client, parts of one size, so many of them in flight.
 //!
 //! ```text
-//! store_ceiling put    bucket=B prefix=P objects=K part=BYTES flight=W bytes=N            out of memory, one buffer again and again
+//! store_ceiling put    bucket=B prefix=P objects=K part=BYTES flight=W bytes=N            out of memory: 256 MiB again and again
 //! store_ceiling put    … from=FILE [lz4=INDEX]                                            out of a file; packed, and where it went to INDEX
 //! store_ceiling get    bucket=B prefix=P part=BYTES flight=W [into=FILE [buffered=yes]] [lz4=INDEX]
 //! store_ceiling remove bucket=B prefix=P

@@ -12,7 +12,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{MultipartId, PutPayload};
 
-use super::aligned::{Aligned, DirectFile};
+use super::aligned::{DirectFile, Lent, Shelf};
 use super::{BLOCK, Client};
 
 /// A part on its way: of which object, its number there, where its bytes stand in what is uploaded.
@@ -50,12 +50,18 @@ fn jobs(client: &Client, objects: u64, total: u64) -> Vec<Job> {
     jobs
 }
 
-/// `total` bytes that do not compress, out of one buffer.
+/// So much memory is sent again and again: more than fits into the processor's caches, for nobody has his data there.
+const NOISE: usize = 256 << 20;
+
+/// `total` bytes that do not compress, out of memory.
 pub async fn out_of_memory(client: &Client, objects: u64, total: u64) -> (u64, f64) {
     let mut noise = fastrand::Rng::with_seed(7);
-    let buffer: Bytes =
-        std::iter::repeat_with(|| noise.u64(..).to_le_bytes()).take(client.part / 8).flatten().collect();
-    let bytes = move |job: Job| (buffer.slice(0..job.length), Vec::new());
+    let words = std::iter::repeat_with(|| noise.u64(..).to_le_bytes()).take(NOISE / 8);
+    let buffer: Bytes = words.flatten().collect();
+    let bytes = move |job: Job| {
+        let at = job.offset as usize % (NOISE - job.length + 1);
+        (buffer.slice(at..at + job.length), Vec::new())
+    };
     upload(client, jobs(client, objects, total), objects, bytes).await
 }
 
@@ -63,19 +69,24 @@ pub async fn out_of_memory(client: &Client, objects: u64, total: u64) -> (u64, f
 pub async fn out_of_a_file(client: &Client, objects: u64, file: &FilePath) -> (u64, f64) {
     let total = std::fs::metadata(file).unwrap().len();
     let source = Arc::new(DirectFile::open(file, false));
+    let (plain, room) = (Shelf::new(client.part), Shelf::new(client.part + BLOCK));
     let packs = client.index.is_some();
     let bytes = move |job: Job| {
-        let mut plain = Aligned::new(job.length.next_multiple_of(4096));
-        assert_eq!(source.read(&mut plain, job.offset), job.length);
-        if packs { packed(&plain[..job.length]) } else { (Bytes::from_owner(plain).slice(0..job.length), Vec::new()) }
+        let mut plain = plain.take();
+        assert_eq!(source.read(&mut plain[..job.length.next_multiple_of(4096)], job.offset), job.length);
+        if packs {
+            packed(&plain[..job.length], room.take())
+        } else {
+            (Bytes::from_owner(plain).slice(0..job.length), Vec::new())
+        }
     };
     upload(client, jobs(client, objects, total), objects, bytes).await
 }
 
 /// Each block by itself, one after the other.
-fn packed(plain: &[u8]) -> (Bytes, Vec<usize>) {
+fn packed(plain: &[u8], mut out: Lent) -> (Bytes, Vec<usize>) {
     let mut encoder = Encoder::new(Compression::Lz4).unwrap();
-    let (mut out, mut at, mut lengths) = (vec![0; plain.len() + BLOCK], 0, Vec::new());
+    let (mut at, mut lengths) = (0, Vec::new());
     for block in plain.chunks(BLOCK) {
         let length = encoder.encode(block, &mut out[at..]).unwrap().unwrap_or_else(|| {
             out[at..at + block.len()].copy_from_slice(block);
@@ -84,8 +95,7 @@ fn packed(plain: &[u8]) -> (Bytes, Vec<usize>) {
         lengths.push(length);
         at += length;
     }
-    out.truncate(at);
-    (Bytes::from(out), lengths)
+    (Bytes::from_owner(out).slice(0..at), lengths)
 }
 
 async fn upload(

@@ -204,7 +204,7 @@ impl Commit<'_, '_> {
         let mut others = self.writers.split_off(1).into_iter().map(join).collect::<Result<Vec<_>>>()?;
         halt.check()?;
         if !self.writing.init {
-            others.iter_mut().try_for_each(|sink| sink.publish())?;
+            publish_all(&mut others)?;
         }
         halt.check()?;
         write_footer(1)?;
@@ -221,6 +221,24 @@ impl Commit<'_, '_> {
             first.iter_mut().try_for_each(|sink| sink.publish())
         }
     }
+}
+
+/// Publishes families in whatever order: one after the other where that is quick, side by side where each takes its store some time.
+fn publish_all(sinks: &mut [&mut dyn Sink]) -> Result<()> {
+    if sinks.iter().any(|sink| sink.leisure().is_zero()) {
+        return sinks.iter_mut().try_for_each(|sink| sink.publish());
+    }
+    thread::scope(|scope| {
+        let publishing: Vec<_> =
+            sinks.iter_mut().map(|sink| threads::start_in(scope, "publisher", move || sink.publish())).collect();
+        // All of them are waited for, also after an error: the first one counts.
+        let published: Vec<Result<()>> = publishing.into_iter().map(|thread| join_publisher(thread?)).collect();
+        published.into_iter().collect()
+    })
+}
+
+fn join_publisher(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What a writer thread ended with; a panic there goes on here.

@@ -28,8 +28,7 @@ use crate::store::{Bucket, Head, Part, Request, Stores, Upload, UploadedPart};
 
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
-/// How long a part that is not full may keep buffers of the pool while nothing comes. Somebody may wait for them; but while they are
-/// plenty, a part that fills up needs no copy.
+/// How long nothing may come before a part that is not full looks whether somebody waits for its buffers.
 const LEISURE: Duration = Duration::from_millis(20);
 /// The longest claim that is read, in bytes.
 const CLAIM_MAX: u64 = 64 << 10;
@@ -102,7 +101,8 @@ impl ObjectSink {
         }
         bucket.check_lockable()?;
         let parts_most = bucket.parts_most();
-        let resumed = if options.resume && !bucket.locks() { begun(&bucket, key, &options.set_id)? } else { None };
+        let resumed =
+            if options.resume && bucket.goes_on_with_uploads() { begun(&bucket, key, &options.set_id)? } else { None };
         let claimed_already = resumed.is_some();
         let (upload, there) = match resumed {
             Some(resumed) => resumed,
@@ -315,12 +315,15 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Buffers under way come home by themselves, those of the part that is not full only by a copy.
+    /// Buffers under way come home by themselves; those of the part that is not full only by a copy, which is made where nobody else has
+    /// any and nothing is under way.
     fn ease_checked(&mut self) -> Result<()> {
         while let Ok(done) = self.done.1.try_recv() {
             self.take_part(done)?;
         }
-        self.partial.stage_if_at_home(self.next_part() as usize);
+        if self.uploading.is_empty() && self.partial.is_waited_for() {
+            self.partial.stage(self.next_part() as usize);
+        }
         Ok(())
     }
 

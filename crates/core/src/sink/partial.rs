@@ -15,8 +15,6 @@ pub(super) struct Partial {
     length: u64,
     /// The memory that copies are made in, one part long, while no part is made of it.
     home: Arc<Mutex<Option<Vec<u8>>>>,
-    /// True once there is such a memory, wherever it is.
-    has_memory: bool,
 }
 
 /// Copied bytes on their way: their memory goes home with the last who reads them.
@@ -93,18 +91,14 @@ impl Partial {
         }
         let longer = part.saturating_sub(self.staged.len());
         self.staged.reserve_exact(longer);
-        self.has_memory = true;
         for piece in self.pieces.drain(..) {
             self.staged.extend_from_slice(&piece);
         }
     }
 
-    /// The same, unless that memory is in a part under way: there is one for each stripe.
-    pub fn stage_if_at_home(&mut self, part: usize) {
-        let at_home = !self.has_memory || !self.staged.is_empty() || lock(&self.home).is_some();
-        if self.holds_buffers() && at_home {
-            self.stage(part);
-        }
+    /// True when somebody may wait for the buffers that it holds: their pool has no other.
+    pub fn is_waited_for(&self) -> bool {
+        self.pieces.iter().any(Piece::is_of_dry_pool)
     }
 }
 
@@ -141,19 +135,28 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_memory_for_copies_and_while_it_is_under_way_pieces_wait() {
+    fn copies_are_made_in_the_same_memory_again() {
         let pool = Pool::new(3, 4096).unwrap();
         let mut partial = Partial::default();
         partial.push(piece(&pool, 1));
-        partial.stage_if_at_home(2000);
+        partial.stage(2000);
         let at = partial.staged.as_ptr();
-        let under_way = partial.take(1000);
+        drop(partial.take(1000));
         partial.push(piece(&pool, 2));
-        partial.stage_if_at_home(2000);
-        assert_eq!((partial.holds_buffers(), pool.free()), (true, 2));
-        drop(under_way);
-        partial.stage_if_at_home(2000);
-        assert_eq!((partial.holds_buffers(), pool.free()), (false, 3));
+        partial.stage(2000);
         assert_eq!((partial.staged.as_ptr(), partial.staged.as_slice()), (at, [2; 1000].as_slice()));
+    }
+
+    #[test]
+    fn buffers_are_waited_for_when_their_pool_has_no_other() {
+        let pool = Pool::new(2, 4096).unwrap();
+        let mut partial = Partial::default();
+        partial.push(piece(&pool, 1));
+        assert!(!partial.is_waited_for());
+        let last = pool.take().unwrap();
+        assert!(partial.is_waited_for());
+        partial.stage(2000);
+        assert!(!partial.is_waited_for() && pool.free() == 1);
+        drop(last);
     }
 }

@@ -144,9 +144,10 @@ impl Bucket {
         self.client.parts_most()
     }
 
-    /// True where objects get a lock with the request that begins them: one that was begun before has another.
-    pub fn locks(&self) -> bool {
-        self.control.objects.lock.is_some()
+    /// True where an upload that another process has begun can be gone on with: in S3, whose crate names a part to its completion as
+    /// [`Part::uploaded`] does, and not where objects get a lock with the request that begins them.
+    pub fn goes_on_with_uploads(&self) -> bool {
+        self.client.is_s3() && self.control.objects.lock.is_none()
     }
 
     /// The object as a user names it.
