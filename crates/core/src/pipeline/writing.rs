@@ -232,16 +232,12 @@ fn publish_all(sinks: &mut [&mut dyn Sink]) -> Result<()> {
         let publishing: Vec<_> =
             sinks.iter_mut().map(|sink| threads::start_in(scope, "publisher", move || sink.publish())).collect();
         // All of them are waited for, also after an error: the first one counts.
-        let published: Vec<Result<()>> = publishing.into_iter().map(|thread| join_publisher(thread?)).collect();
+        let published: Vec<Result<()>> = publishing.into_iter().map(|thread| join(thread?)).collect();
         published.into_iter().collect()
     })
 }
 
-fn join_publisher(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+/// What a thread ended with; a panic there goes on here.
+fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// What a writer thread ended with; a panic there goes on here.
-fn join<'s>(writer: WriterHandle<'s>) -> Result<&'s mut dyn Sink> {
-    writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
