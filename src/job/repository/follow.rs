@@ -4,7 +4,7 @@ use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::backup::{choose_tips, lease, refuse_fixed_names};
+use super::backup::{choose_tips, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, databases};
 use crate::job::backup::{self, Request, Within};
 use crate::job::log::{self, Event, Following};
@@ -73,6 +73,7 @@ impl<'a> Home<'a> {
         }
         let tips = choose_tips(&inventory, ENGINE, &database)?;
         lease(&tips, self.task, self.repository)?;
+        renew_locks(&tips, self.repository, self.setting, conduct, report)?;
         self.foundation = tips.iter().map(|tip| tip.record.backup_set_id).collect();
         let mut families = Vec::new();
         for tip in &tips {
