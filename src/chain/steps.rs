@@ -57,7 +57,10 @@ impl Standing {
 /// # Errors
 /// Nothing goes on from where the target stands, or only behind a gap.
 pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Sequence> {
+    let stands = standing.as_found();
     let may_follow = |set: &FoundSet| match set.kind {
+        // It was applied, and would be taken for a copy of where the target stands.
+        _ if set.backup_set_id == stands.backup_set_id => false,
         SetKind::Full => false,
         SetKind::Differential => standing.is_full() && set.base == Some(standing.full),
         SetKind::Log => true,
@@ -65,7 +68,7 @@ pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result
     let (places, mut known): (Vec<usize>, Vec<FoundSet>) =
         found.iter().enumerate().filter(|(_, set)| may_follow(set)).map(|(at, set)| (at, set.clone())).unzip();
     let here = known.len();
-    known.push(standing.as_found());
+    known.push(stands);
     if choice.set.is_some() && known.len() == 1 {
         return Err(nothing(found, standing));
     }
