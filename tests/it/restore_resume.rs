@@ -395,7 +395,8 @@ fn a_store_that_fails_now_and_then_does_not_stop_it() {
     (0..8).for_each(|at| flip(&world, LEFT, at * CHUNK as u64 + 12_345));
     let faults = [Fault::INTERNAL_ERROR, Fault::slow_down(None), Fault::Truncate, Fault::Reset(At::Body)];
     let proxy = FaultProxy::start(store.endpoint(), Plan::seeded(11).per_cent(25).faults(&faults).rule());
-    at(proxy.endpoint(), "restore --from s3://media/n/ --into sqlite:copy.db --resume --outage 60").done();
+    at(proxy.endpoint(), "restore --from s3://media/n/ --into sqlite:copy.db --resume --outage 60 --queue-depth 2")
+        .done();
     assert!(proxy.faults() > 5, "{:?}", proxy.counts());
     assert_done(&world);
 }
