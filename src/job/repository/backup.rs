@@ -81,11 +81,7 @@ pub fn run(
             })?,
         };
         let Some(record) = committed else { return Ok(()) };
-        // The set is good from here on: what fails now is said, and found by whoever looks next.
-        if let Err(error) = repository.describe(&record) {
-            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
-        }
-        setting.catalogue(&repository, record, &mut report.warnings);
+        setting.describe(&repository, record, &mut report.warnings);
         Ok(())
     })
 }

@@ -155,7 +155,9 @@ fn into_target(
             target.refuse_others(task, id)?;
             let arrival = Some(Arrival { repository: &target.repository, task });
             let record = One { arrival, ..one(found) }.run(conduct, report)?;
-            target.describe(record, report);
+            if let Some(record) = record {
+                target.setting.describe(&target.repository, record, &mut report.warnings);
+            }
             leased.push(id);
         }
         Ok(())
@@ -292,19 +294,6 @@ impl<'a> Target<'a> {
         record.error = Some(format!("its process ended without a word; copy {} goes on with it", task.id()));
         record.needs.clear();
         self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
-    }
-
-    /// Writes the record of a set that was committed. The set is good in any case.
-    fn describe(&self, record: Option<SetRecord>, report: &mut Report) {
-        let Some(record) = record else { return };
-        if let Err(error) = self.repository.describe(&record) {
-            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
-        }
-        let stored = StoredSet::committed(record);
-        let added = self.setting.catalog(&mut report.warnings).map(|catalog| catalog.add(&self.repository, &stored));
-        if let Some(Err(error)) = added {
-            report.warnings.push(media::one_line(&error));
-        }
     }
 }
 

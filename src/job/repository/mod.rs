@@ -78,6 +78,15 @@ impl Setting<'_> {
         }
     }
 
+    /// Puts the record of a set that was committed this moment where others find it, and tells the catalog. The set is good in any case: what
+    /// fails is said, and found by whoever looks next.
+    fn describe(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
+        if let Err(error) = repository.describe(&record) {
+            warnings.push(format!("the set's record could not be written: {}", super::media::one_line(&error)));
+        }
+        self.catalogue(repository, record, warnings);
+    }
+
     /// Tells the catalog of a set that was committed this moment.
     fn catalogue(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
         let stored = StoredSet::committed(record);
