@@ -339,11 +339,15 @@ fn a_run_is_a_task_of_both_and_ends_when_either_is_cancelled_or_taken_for_dead()
 fn killed_at_any_moment_the_first_side_has_nothing_that_the_second_has_not() {
     let world = world();
     world.run(LINE).done();
+    // As long as one takes here, now that both repositories are there.
+    let begun = std::time::Instant::now();
+    world.run(LINE).done();
+    let whole = begun.elapsed().as_millis() as u64;
     let mut random = fastrand::Rng::with_seed(15);
     let mut killed = 0;
     for round in 0..10 {
         let running = world.start(LINE);
-        std::thread::sleep(std::time::Duration::from_millis(random.u64(0..250)));
+        std::thread::sleep(std::time::Duration::from_millis(random.u64(0..=whole)));
         running.signal("KILL");
         killed += usize::from(running.wait().code != 0);
         for (side, folder) in [("night", "a"), ("away", "c")] {
