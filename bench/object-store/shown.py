@@ -24,7 +24,8 @@ def targets():
     for codec in CODECS:
         rows.append((f"fullbore verify {codec}, 4 objects", [f"ceiling to memory, {codec}, 4 objects"], None))
         rows.append((f"fullbore restore {codec}, 4 objects", [f"ceiling to memory, {codec}, 4 objects"], None))
-        rows.append((f"fullbore backup {codec}, 4 objects", [f"ceiling with checksums of parts, from the file, {codec}, 4 objects"], None))
+        rows.append((f"fullbore backup {codec}, 4 objects", [f"ceiling with checksums of parts, backup {codec}, 4 objects"], None))
+    rows.append(("fullbore backup none, 4 objects", ["ceiling out of memory, backup none, 4 objects"], None))
     for way in ("sent", "fetched"):
         for tools, target in ((COPIES, 1.5), (BACKUPS, 3)):
             for tool in tools:

@@ -139,7 +139,7 @@ fn a_part_that_differs_is_sent_again_and_a_forgotten_upload_begun_anew() {
         if forget {
             client.demand(&call("DELETE"));
         } else {
-            client.demand(&call("PUT").query("partNumber", "1").body(&vec![7; 8 << 20]));
+            client.demand(&call("PUT").query("partNumber", "1").part(&vec![7; 8 << 20]));
         }
         run(&world, &store, line).done();
         assert!(client.get("media", "app.bore").unwrap() == world.read("a/app.bore"));

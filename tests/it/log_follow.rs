@@ -458,7 +458,10 @@ fn fulls_that_are_taken_meanwhile_hold_what_their_positions_say() {
             // What the full holds was committed before it ended, also where the follower saw it later.
             assert_eq!(both, alone.max(own), "full {round} holds {own}; stop {number}, {stop}");
             let while_it_slept = late[round as usize] && number == 2 * round as usize;
-            assert!(!while_it_slept || own > alone, "full {round} holds {own}, and a follower that did not run saw {alone}");
+            assert!(
+                !while_it_slept || own > alone,
+                "full {round} holds {own}, and a follower that did not run saw {alone}"
+            );
         }
     }
 }

@@ -13,13 +13,6 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-64/NVME over several slices, as if they were one: what object stores compute of a part.
-pub fn crc64_nvme<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-    slices.into_iter().for_each(|slice| digest.update(slice));
-    digest.finalize()
-}
-
 /// CRC-32C over several slices, as if they were one.
 pub struct Crc32c(crc_fast::Digest);
 

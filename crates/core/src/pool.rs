@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -25,6 +25,8 @@ thread_local! {
 
 struct Free {
     buffers: Vec<Memory>,
+    /// Threads that wait for several buffers at once: one that comes home may be too few for them, and is not lost to the others.
+    want_several: usize,
     closed: bool,
 }
 
@@ -42,7 +44,7 @@ impl Pool {
     /// Allocates `count × size` bytes now.
     pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
         let buffers = Memory::pieces(count, size)?;
-        let free = Mutex::new(Free { buffers, closed: false });
+        let free = Mutex::new(Free { buffers, want_several: 0, closed: false });
         let pool = Arc::new(Self { free, returned: Condvar::new(), size, count });
         #[cfg(any(test, feature = "testkit"))]
         MADE_HERE.with_borrow_mut(|made| {
@@ -90,10 +92,34 @@ impl Pool {
             if let Some(memory) = free.buffers.pop() {
                 return Ok(Buffer { memory: Some(memory), home: Arc::clone(self) });
             }
-            let begun = Instant::now();
-            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
-            WAITED.set(WAITED.get() + begun.elapsed());
+            free = self.wait(free);
         }
+    }
+
+    /// Waits until so many buffers are free at once; [`Error::Halted`] once the pool is closed. Whoever calls it makes sure that as many come home
+    /// without him.
+    pub fn take_all(self: &Arc<Self>, count: usize) -> Result<Vec<Buffer>> {
+        let mut free = self.lock();
+        loop {
+            if free.closed {
+                return Err(Error::Halted);
+            }
+            if let Some(rest) = free.buffers.len().checked_sub(count) {
+                let taken = free.buffers.drain(rest..);
+                return Ok(taken.map(|memory| Buffer { memory: Some(memory), home: Arc::clone(self) }).collect());
+            }
+            free.want_several += 1;
+            free = self.wait(free);
+            free.want_several -= 1;
+        }
+    }
+
+    /// Until a buffer came home, or the pool is closed.
+    fn wait<'a>(&self, free: MutexGuard<'a, Free>) -> MutexGuard<'a, Free> {
+        let begun = Instant::now();
+        let free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        WAITED.set(WAITED.get() + begun.elapsed());
+        free
     }
 
     /// A free buffer, if there is one now.
@@ -120,7 +146,7 @@ impl Pool {
         self.returned.notify_all();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
+    fn lock(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,8 +160,12 @@ pub struct Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.home.lock().buffers.push(memory);
-            self.home.returned.notify_one();
+            let mut free = self.home.lock();
+            free.buffers.push(memory);
+            match free.want_several {
+                0 => self.home.returned.notify_one(),
+                _ => self.home.returned.notify_all(),
+            }
         }
     }
 }
@@ -175,9 +205,10 @@ impl Piece {
         Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
     }
 
-    /// True when its pool has no buffer at home: somebody may wait for this one.
+    /// True when its pool has no buffer at home, or fewer than somebody waits for: this one may be wanted.
     pub fn is_of_dry_pool(&self) -> bool {
-        self.buffer.home.lock().buffers.is_empty()
+        let free = self.buffer.home.lock();
+        free.buffers.is_empty() || free.want_several > 0
     }
 
     /// The whole buffer again, when no other piece of it is left.
@@ -225,6 +256,26 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_several_buffers_gets_them_at_once_and_keeps_none_from_who_waits_for_one() {
+        let pool = Pool::new(3, 4096).unwrap();
+        let mut held = pool.take_all(3).unwrap();
+        let wants = |count: usize| {
+            let pool = Arc::clone(&pool);
+            std::thread::spawn(move || pool.take_all(count).unwrap().len())
+        };
+        let (several, one) = (wants(3), wants(1));
+        while pool.lock().want_several < 2 {
+            std::thread::yield_now();
+        }
+        assert!(Piece::new(held.pop().unwrap(), 0..1).is_of_dry_pool());
+        assert_eq!(one.join().unwrap(), 1);
+        assert!(!several.is_finished());
+        drop(held);
+        assert_eq!(several.join().unwrap(), 3);
+        assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
     fn a_shared_buffer_comes_home_with_its_last_piece() {
         let pool = Pool::new(1, 4096).unwrap();
         let piece = Piece::new(pool.take().unwrap(), 0..100);
@@ -241,7 +292,7 @@ mod tests {
         let pool = Pool::new(0, 4096).unwrap();
         let waiter = {
             let pool = Arc::clone(&pool);
-            std::thread::spawn(move || pool.take().is_err())
+            std::thread::spawn(move || pool.take().is_err() && pool.take_all(1).is_err())
         };
         pool.close();
         assert!(waiter.join().unwrap());

@@ -45,6 +45,27 @@ pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 's
     started.map_err(|error| refused(name, error))
 }
 
+/// Does `work` with each of the items, which are given their place, in a thread each; what came of them, in their order. For what waits for others
+/// most of the time, as for the answers of a store.
+///
+/// # Errors
+/// That of the first item, in their order, of which `work` failed; a thread that cannot be started.
+pub fn side_by_side<T: Sync, R: Send>(
+    name: &str,
+    items: &[T],
+    work: impl Fn(usize, &T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let start = |(at, item)| start_in(scope, &format!("{name} {}", at + 1), move || work(at, item));
+        // All of them are started before the first is waited for.
+        let started: Vec<_> = items.iter().enumerate().map(start).collect();
+        let ended =
+            started.into_iter().map(|thread| thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.collect()
+    })
+}
+
 /// `work` behind the first line of every thread: that takes the heap which the allocator has for it, and lets who started it go on.
 ///
 /// For a moment an allocator maps twice the address space that it keeps (glibc: 128 MiB for a heap of 64). A thread that
@@ -87,6 +108,19 @@ mod tests {
         assert_eq!(start("reader 3", name).unwrap().join().unwrap().as_deref(), Some("reader 3"));
         let scoped = std::thread::scope(|scope| start_in(scope, "worker 1", name).unwrap().join().unwrap());
         assert_eq!(scoped.as_deref(), Some("worker 1"));
+    }
+
+    #[test]
+    fn what_is_done_side_by_side_comes_in_order_and_the_first_error_is_told() {
+        let doubled = side_by_side("twice", &[3, 1, 2], |at, item| Ok((at, item * 2))).unwrap();
+        assert_eq!(doubled, [(0, 6), (1, 2), (2, 4)]);
+        let all = std::sync::Barrier::new(3);
+        let failed = side_by_side("fails", &["item a", "item b", "item c"], |at, item| {
+            all.wait(); // All are under way.
+            if at == 0 { Ok(()) } else { Err(Error::refused(*item, "is wrong", "")) }
+        });
+        let text = failed.unwrap_err().to_string();
+        assert!(text.contains("item b") && text.contains("is wrong"), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fullbore_core::device::{Device, Identity, Place};
 use fullbore_core::media::{FamilyHeader, SetKind};
 use fullbore_core::sink::{self, MirrorSink, Sink};
 use fullbore_core::store::Stores;
-use fullbore_core::{Error, Result};
+use fullbore_core::{Error, Result, threads};
 use uuid::Uuid;
 
 use super::super::estimate;
@@ -217,7 +217,7 @@ fn is_made_unique(request: &Request, device: &Device) -> bool {
 /// Checks what `--init` replaces, and opens all sinks.
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
     let stands_on = (prepared.base.id(), prepared.set.kind);
-    let mut replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?.into_iter();
+    let replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?;
     let options = |device: &Device, old_set_id: Option<String>, stores: &Stores| sink::Options {
         old_set_id,
         init: request.init,
@@ -229,21 +229,19 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         stores: stores.clone(),
         ..sink::Options::new(prepared.set.media_set_id.to_string())
     };
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    for (at, device) in prepared.devices.iter().enumerate() {
-        let old_set_id = replaced.next().flatten().map(|id| id.to_string());
-        // A sink that is dropped removes what it made.
+    // A sink that is dropped removes what it made.
+    let open_one = |at: usize, device: &Device| -> Result<Box<dyn Sink>> {
+        let old_set_id = replaced.get(at).and_then(Option::as_ref).map(ToString::to_string);
         let first = sink::open(device, options(device, old_set_id, stores))?;
-        sinks.push(match prepared.mirrors.get(at).zip(request.mirror.as_ref()) {
-            None => first,
-            Some((device, mirror)) => {
-                let options = sink::Options {
-                    name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
-                    ..options(device, None, &mirror.stores)
-                };
-                Box::new(MirrorSink::new(first, sink::open(device, options)?))
-            }
-        });
+        let Some((device, mirror)) = prepared.mirrors.get(at).zip(request.mirror.as_ref()) else { return Ok(first) };
+        let options = sink::Options {
+            name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
+            ..options(device, None, &mirror.stores)
+        };
+        Ok(Box::new(MirrorSink::new(first, sink::open(device, options)?)))
+    };
+    if prepared.devices.iter().all(Device::is_in_store) {
+        return threads::side_by_side("opening", &prepared.devices, open_one);
     }
-    Ok(sinks)
+    prepared.devices.iter().enumerate().map(|(at, device)| open_one(at, device)).collect()
 }

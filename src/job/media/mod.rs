@@ -18,7 +18,7 @@ use fullbore_core::media::{FamilyHeader, SetHeader};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::unpack::{Family, MediaSet, group};
-use fullbore_core::{Error, Result};
+use fullbore_core::{Error, Result, threads};
 use uuid::Uuid;
 
 pub use candidates::has_working_name;
@@ -344,11 +344,11 @@ pub fn open_sealed(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Resul
 }
 
 fn open_families(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Result<Vec<Family>> {
-    let families = found
-        .devices
-        .iter()
-        .map(|device| open(device, pool, queue_depth, &found.stores).and_then(Family::open))
-        .collect::<Result<Vec<_>>>()?;
+    let open_one = |device: &Device| open(device, pool, queue_depth, &found.stores).and_then(Family::open);
+    let families = match found.devices.iter().all(Device::is_in_store) {
+        true => threads::side_by_side("opening", &found.devices, |_, device| open_one(device))?,
+        false => found.devices.iter().map(open_one).collect::<Result<Vec<_>>>()?,
+    };
     if let Some(other) = families.iter().find(|family| family.header().set.media_set_id != found.media_set_id) {
         return Err(Error::refused(
             other.device(),

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::output;
 
 /// How long a call may take unless it says otherwise: nothing on loopback takes so long.
@@ -75,6 +78,12 @@ impl Call {
     pub fn body(mut self, body: &[u8]) -> Self {
         self.body = body.to_vec();
         self
+    }
+
+    /// The body, with its CRC-32C: a part of an upload that was begun with these checksums.
+    pub fn part(self, body: &[u8]) -> Self {
+        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
+        self.header("x-amz-checksum-crc32c", &STANDARD.encode(crc.to_be_bytes())).body(body)
     }
 
     /// The longest that it may take; then it fails with curl's exit code 28.

@@ -18,13 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::partial::Partial;
 use super::parts::PartSizes;
 use super::{DeviceAccount, Options, Sink, out_of_order};
-use crate::checksum::crc64_nvme;
 use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::media::FAMILY_MAGIC;
 use crate::pool::Piece;
-use crate::store::{Bucket, Head, Part, Request, Stores, Upload, UploadedPart};
+use crate::store::{Bucket, Head, Part, Request, Stores, Upload, UploadedPart, crc32c_of};
 
 /// What follows the key in the name of its claim.
 pub const CLAIM: &str = ".claim";
@@ -397,8 +396,7 @@ fn begun(bucket: &Arc<Bucket>, key: &str, set: &str) -> Result<Option<(Upload, H
 
 /// True when the store has these very bytes. One that tells no checksums gets every part again.
 fn is_of(there: &UploadedPart, payload: &PutPayload) -> bool {
-    there.size == payload.content_length() as u64
-        && there.crc64 == Some(crc64_nvme(payload.iter().map(|bytes| bytes.as_ref())))
+    there.size == payload.content_length() as u64 && there.crc32c == Some(crc32c_of(payload))
 }
 
 fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {

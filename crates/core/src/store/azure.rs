@@ -200,7 +200,7 @@ impl Azure {
         let blocks = self.uncommitted(path).await?.unwrap_or_default();
         let part = |block: &Block| {
             let number = u32::try_from(block.number + 1).ok()?;
-            Some(UploadedPart { number, size: block.size, tag: block_name(id, block.number), crc64: None })
+            Some(UploadedPart { number, size: block.size, tag: block_name(id, block.number), crc32c: None })
         };
         let mut parts: Vec<_> = blocks.iter().filter(|block| block.upload == id).filter_map(part).collect();
         parts.sort_by_key(|part| part.number);

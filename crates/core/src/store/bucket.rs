@@ -5,8 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::multipart::PartId;
@@ -19,10 +17,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Manner, SET};
-use super::endure::{Endurance, Tried};
+use super::endure::{Endurance, Tried, jittered, may_pass};
 use super::failure::{has_no_multipart, is_absent};
 use super::signed::UploadedPart;
-use super::{Control, cut_off, explained, in_the_end};
+use super::{Control, cut_off, explained, in_the_end, multipart};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
@@ -91,13 +89,9 @@ pub struct Upload(pub String);
 pub struct Part(PartId);
 
 impl Part {
-    /// A part that was uploaded by another process: what the completion names it by, in the form that the crate (0.14) gives to its
-    /// own. In another form it would be taken for a tag that no part has, and the completion refused.
+    /// A part that was uploaded by another process: what the completion names it by.
     pub fn uploaded(part: &UploadedPart) -> Self {
-        let escaped = part.tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        let crc64 = part.crc64.map(|crc64| STANDARD.encode(crc64.to_be_bytes()));
-        let crc64 = crc64.map(|text| format!("<checksum_crc64nvme>{text}</checksum_crc64nvme>")).unwrap_or_default();
-        Self(PartId { content_id: format!("<PartMetadata><e_tag>{escaped}</e_tag>{crc64}</PartMetadata>") })
+        Self(multipart::part(&part.tag, part.crc32c))
     }
 }
 
@@ -118,6 +112,25 @@ where
         }
         pause *= 2;
     }
+}
+
+/// Tries again what the crate does not send, and so does not try again: what may be otherwise the next time, and bytes that were changed on
+/// their way.
+async fn again<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
+where
+    F: Future<Output = object_store::Result<T>>,
+{
+    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    for _ in 0..RETRIES {
+        match once().await {
+            Err(error) if may_pass(&error) && begun.elapsed() + pause < patience / ALL_RETRIES => {
+                tokio::time::sleep(jittered(pause)).await;
+            }
+            done => return done,
+        }
+        pause *= 2;
+    }
+    once().await
 }
 
 /// How connections are made: how long one try may take, and how often it is tried.
@@ -144,8 +157,7 @@ impl Bucket {
         self.client.parts_most()
     }
 
-    /// True where an upload that another process has begun can be gone on with: in S3, whose crate names a part to its completion as
-    /// [`Part::uploaded`] does, and not where objects get a lock with the request that begins them.
+    /// True where an upload that another process has begun can be gone on with: in S3, which tells the checksums of parts, and not where objects get a lock with the request that begins them.
     pub fn goes_on_with_uploads(&self) -> bool {
         self.client.is_s3() && self.control.objects.lock.is_none()
     }
@@ -410,7 +422,7 @@ impl Bucket {
         let mut endurance = Endurance::new(&self.control, &url);
         loop {
             let sent = || self.client.write_part(&path, &upload.0, number, payload.clone());
-            let once = async { Tried::of(self.client.again(self.control.patience, sent).await, "write", &url) };
+            let once = async { Tried::of(again(self.control.patience, sent).await, "write", &url) };
             if let Some(part) = endurance.tried(once).await? {
                 return Ok(Part(part));
             }
@@ -422,7 +434,7 @@ impl Bucket {
         let path = self.path(key)?;
         let parts: Vec<PartId> = parts.into_iter().map(|part| part.0).collect();
         let put = || self.client.complete(&path, &upload.0, parts.clone());
-        self.ask_on(key, "complete", || self.client.again(self.control.patience, put))
+        self.ask_on(key, "complete", || again(self.control.patience, put))
     }
 
     /// Gives up an upload: its parts go. Also when the job is stopped.

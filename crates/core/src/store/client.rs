@@ -1,8 +1,5 @@
 //! What differs between the services that keep objects. Reading, listing and small objects are the same in all of them.
 
-use std::future::Future;
-use std::time::Duration;
-
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::signer::Method;
@@ -115,20 +112,6 @@ impl Client {
         matches!(self, Self::S3(_))
     }
 
-    /// Tries again what the crate does not send, and so does not try again.
-    #[cfg_attr(not(any(feature = "azure", feature = "gcs")), allow(unused_variables))]
-    pub async fn again<T, F>(&self, patience: Duration, once: impl FnMut() -> F) -> object_store::Result<T>
-    where
-        F: Future<Output = object_store::Result<T>>,
-    {
-        let mut once = once;
-        match self {
-            Self::S3(_) => once().await,
-            #[cfg(any(feature = "azure", feature = "gcs"))]
-            _ => super::bucket::persistently(patience, once).await,
-        }
-    }
-
     /// Begins an object of the media set `set`; the id of its upload.
     pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
         match self {
@@ -149,7 +132,7 @@ impl Client {
         payload: PutPayload,
     ) -> object_store::Result<PartId> {
         match self {
-            Self::S3(s3) => s3.store.put_part(path, &upload.to_owned(), number, payload).await,
+            Self::S3(s3) => s3.write_part(path, upload, number, payload).await,
             #[cfg(feature = "azure")]
             Self::Azure(azure) => azure.write_block(path, upload, number, payload).await,
             #[cfg(feature = "gcs")]
@@ -160,7 +143,7 @@ impl Client {
     /// Makes the object out of its parts.
     pub async fn complete(&self, path: &Path, upload: &str, parts: Vec<PartId>) -> object_store::Result<()> {
         match self {
-            Self::S3(s3) => s3.store.complete_multipart(path, &upload.to_owned(), parts).await.map(drop),
+            Self::S3(s3) => s3.complete(path, upload, parts).await,
             #[cfg(feature = "azure")]
             Self::Azure(azure) => azure.complete(path, upload, parts).await,
             #[cfg(feature = "gcs")]

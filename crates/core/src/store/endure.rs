@@ -60,6 +60,17 @@ fn is_away(error: &StoreError) -> bool {
     }
 }
 
+/// True for what may be otherwise the next time: also for bytes that were changed on their way.
+pub(super) fn may_pass(error: &StoreError) -> bool {
+    is_away(error) || error.to_string().contains("<Code>BadDigest</Code>")
+}
+
+/// A part of the pause, another one for each who waits: not all come at once when the store is back.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    let share = 50 + u32::from(uuid::Uuid::new_v4().as_bytes()[0]) * 50 / 255;
+    pause * share / 100
+}
+
 /// Tries until something came of it, or the outage has lasted too long.
 pub(super) struct Endurance<'a> {
     control: &'a Control,
@@ -91,9 +102,7 @@ impl<'a> Endurance<'a> {
             let more = format!("it was away for {} s, and --outage says how long it may be", since.elapsed().as_secs());
             return Err(error.noting(&more));
         }
-        // Not all at once when it is back: each waits for another part of the pause.
-        let share = 50 + u32::from(uuid::Uuid::new_v4().as_bytes()[0]) * 50 / 255;
-        self.control.unless_stopped(tokio::time::sleep(self.pause * share / 100)).await?;
+        self.control.unless_stopped(tokio::time::sleep(jittered(self.pause))).await?;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(None)
     }

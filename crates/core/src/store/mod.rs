@@ -14,9 +14,9 @@ mod failure;
 #[cfg(feature = "gcs")]
 mod google;
 mod kept;
+mod multipart;
 mod object_options;
 mod profile;
-#[cfg(any(feature = "azure", feature = "gcs"))]
 mod raw;
 mod s3;
 mod signed;
@@ -39,6 +39,7 @@ pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
 pub(crate) use failure::cut_off;
 use failure::explained;
 pub use kept::Kept;
+pub use multipart::crc32c_of;
 pub use object_options::{Encryption, LockMode, ObjectLock, ObjectOptions, storage_class, tag};
 pub use signed::{UnfinishedUpload, UploadedPart};
 

@@ -1,5 +1,6 @@
-//! Requests that the crate has no method for, to the services whose keys are not S3's: sent over the crate's own HTTP client.
+//! Requests that the crate has no method for: sent over the crate's own HTTP client.
 
+use bytes::Bytes;
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
 use object_store::path::Path;
 use object_store::signer::Method;
@@ -40,7 +41,12 @@ impl Raw {
     /// As it is signed and sent.
     pub fn request(self) -> object_store::Result<HttpRequest> {
         let length = self.body.content_length();
-        let mut request = HttpRequest::new(HttpRequestBody::from(self.body));
+        // A body in one piece can be hashed by who signs it.
+        let body = match self.body.as_ref().len() {
+            0 | 1 => HttpRequestBody::from(Bytes::from(self.body)),
+            _ => HttpRequestBody::from(self.body),
+        };
+        let mut request = HttpRequest::new(body);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.address.parse().map_err(generic)?;
         *request.headers_mut() = self.headers;

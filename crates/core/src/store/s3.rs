@@ -5,17 +5,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
-use object_store::multipart::MultipartStore;
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::signer::Method;
 use object_store::{
-    Attribute, Attributes, Certificate, ClientOptions, HeaderMap, HeaderValue, PutMultipartOptions, TagSet,
+    Attribute, Attributes, Certificate, ClientOptions, HeaderMap, HeaderValue, PutMultipartOptions, PutPayload, TagSet,
 };
 
 use super::client::{Manner, SET};
 use super::object_options::{Encryption, ObjectLock, ObjectOptions};
 use super::signed::{Answer, Signed};
-use super::{Control, explained, profile};
+use super::{Control, explained, multipart, profile};
 use crate::error::{Error, Result};
 
 /// The most parts of an object in most stores, and in those whose hosts end so.
@@ -24,11 +24,14 @@ const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
 /// What the environment says of encryption: its algorithm and the name of a key.
 const ENCRYPTION: [&str; 2] = ["AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID"];
 
+/// What the environment says to the crate of checksums: which are taken is decided here and in multipart.rs.
+const CHECKSUMS: &str = "AWS_CHECKSUM_ALGORITHM";
+
 /// A bucket.
 pub(super) struct S3 {
     pub store: AmazonS3,
-    /// The same store, which asks for a lock with each request: for those alone that begin an object.
-    locking: Option<AmazonS3>,
+    /// The same store, which says with each request what checksums its parts will have, and asks for a lock: for those alone that begin an object.
+    beginning: AmazonS3,
     /// What is asked for with each object: by an option, or by the environment.
     pub encryption: Option<Encryption>,
     pub parts_most: u64,
@@ -41,10 +44,9 @@ impl S3 {
     pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
         let thing = format!("s3://{name}");
         let mut builder = AmazonS3Builder::new().with_retry(manner.retry.clone());
-        // The parts carry a checksum of their own, which costs a tenth of the hash that a signature wants.
-        builder = builder.with_checksum_algorithm(Checksum::CRC64NVME).with_unsigned_payload(true);
+        builder = builder.with_unsigned_payload(true);
         // An option may say another encryption than the environment: it is set below, and not half of each.
-        let ours = |name: &str| ENCRYPTION.contains(&name) || !name.starts_with("AWS_");
+        let ours = |name: &str| ENCRYPTION.contains(&name) || name == CHECKSUMS || !name.starts_with("AWS_");
         for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
             if ours(name) {
                 continue;
@@ -64,14 +66,15 @@ impl S3 {
         builder = builder.with_bucket_name(name).with_client_options(options.clone());
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
         let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
-        let locked = |lock| options.clone().with_default_headers(lock_headers(lock));
-        let locking =
-            control.objects.lock.as_ref().map(|lock| build(builder.clone().with_client_options(locked(lock))));
-        let store = build(builder)?;
+        let mut said = multipart::beginning();
+        said.extend(control.objects.lock.as_ref().map(lock_headers).unwrap_or_default());
+        // The checksum of small objects, which costs a tenth of the hash that a signature wants. Parts have another, of which the crate knows nothing.
+        let store = build(builder.clone().with_checksum_algorithm(Checksum::CRC64NVME))?;
+        let beginning = build(builder.with_client_options(options.clone().with_default_headers(said)))?;
         let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
         let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
         let signed = Mutex::default();
-        Ok(Self { store, locking: locking.transpose()?, encryption, parts_most, options, region, signed })
+        Ok(Self { store, beginning, encryption, parts_most, options, region, signed })
     }
 
     /// Begins an object of the media set `set`.
@@ -83,7 +86,23 @@ impl S3 {
         let mut tags = TagSet::default();
         objects.tags.iter().for_each(|(key, value)| tags.push(key, value));
         let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
-        self.locking.as_ref().unwrap_or(&self.store).create_multipart_opts(path, options).await
+        self.beginning.create_multipart_opts(path, options).await
+    }
+
+    /// Uploads part `number`, from 0; one try.
+    pub async fn write_part(
+        &self,
+        path: &Path,
+        upload: &str,
+        number: usize,
+        payload: PutPayload,
+    ) -> object_store::Result<PartId> {
+        multipart::write_part(&*self.signed()?, &self.store, path, upload, number, payload).await
+    }
+
+    /// Makes the object out of its parts; one try.
+    pub async fn complete(&self, path: &Path, upload: &str, parts: Vec<PartId>) -> object_store::Result<()> {
+        multipart::complete(&*self.signed()?, &self.store, path, upload, parts).await
     }
 
     /// Sends what the crate has no method for; one try.

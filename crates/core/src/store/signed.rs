@@ -12,11 +12,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AwsAuthorizer};
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody, ReqwestConnector};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest, ReqwestConnector};
 use object_store::path::Path;
 use object_store::signer::{Method, Signer};
-use object_store::{ClientOptions, Error as StoreError, HeaderMap};
+use object_store::{ClientOptions, Error as StoreError, HeaderMap, PutPayload};
 
+use super::multipart::read_checksum;
+use super::raw::Raw;
 use crate::checksum::crc32c;
 
 /// The longest answer that is read, in bytes: a page of a thousand uploads or parts is well below.
@@ -44,8 +46,8 @@ pub struct UploadedPart {
     pub size: u64,
     /// What the completion has to name.
     pub tag: String,
-    /// Its CRC-64/NVME, where the store tells.
-    pub crc64: Option<u64>,
+    /// Its CRC-32C, where the store tells.
+    pub crc32c: Option<u32>,
 }
 
 /// What a store answers.
@@ -93,23 +95,42 @@ impl Signed {
         query: &[(&str, &str)],
         body: &str,
     ) -> object_store::Result<Answer> {
-        // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so that none
-        // stands in a message.
-        let mut url = store.signed_url(Method::GET, path, Duration::from_secs(60)).await?;
-        let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let pairs = pairs.join("&");
-        url.set_query(Some(pairs.as_str()).filter(|pairs| !pairs.is_empty()));
-        let mut request = HttpRequest::new(HttpRequestBody::from(body.to_owned()));
+        let mut raw = self.raw(store, method, path, query).await?;
         if !body.is_empty() {
             // Amazon's S3 takes no lock without a checksum of what asks for it.
             let sum = STANDARD.encode(crc32c(body.as_bytes()).to_be_bytes());
-            request.headers_mut().insert("x-amz-checksum-crc32c", sum.parse().map_err(generic)?);
+            raw = raw.header("x-amz-checksum-crc32c", &sum).body(PutPayload::from(body.to_owned()));
         }
-        *request.method_mut() = method;
-        *request.uri_mut() = url.as_str().parse().map_err(generic)?;
+        answer(&self.client, self.signed(store, raw, true).await?).await
+    }
+
+    /// A request before it is signed.
+    pub async fn raw(
+        &self,
+        store: &AmazonS3,
+        method: Method,
+        path: &Path,
+        query: &[(&str, &str)],
+    ) -> object_store::Result<Raw> {
+        // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so that none
+        // stands in a message.
+        let mut url = store.signed_url(Method::GET, path, Duration::from_secs(60)).await?;
+        url.set_query(None);
+        Ok(Raw::new(method, url.into(), query))
+    }
+
+    /// The request as it is sent. A part is not in its signature, for it has a checksum, which costs a tenth of the hash.
+    pub async fn signed(&self, store: &AmazonS3, raw: Raw, signs_body: bool) -> object_store::Result<HttpRequest> {
+        let mut request = raw.request()?;
         let credential = store.credentials().get_credential().await?;
-        AwsAuthorizer::new(&credential, "s3", &self.region).try_authorize(&mut request, None)?;
-        answer(&self.client, request).await
+        let authorizer = AwsAuthorizer::new(&credential, "s3", &self.region).with_sign_payload(signs_body);
+        authorizer.try_authorize(&mut request, None)?;
+        Ok(request)
+    }
+
+    /// Who sends it.
+    pub fn client(&self) -> &HttpClient {
+        &self.client
     }
 }
 
@@ -193,12 +214,11 @@ pub(super) fn uploads(body: &str) -> Page<UnfinishedUpload> {
 /// A page of ListParts.
 pub(super) fn parts(body: &str) -> Page<UploadedPart> {
     let part = |inside: &str| {
-        let crc64 = element(inside, "ChecksumCRC64NVME").and_then(|text| STANDARD.decode(text).ok());
         Some(UploadedPart {
             number: element(inside, "PartNumber")?.parse().ok().filter(|number| (1..=10_000).contains(number))?,
             size: element(inside, "Size")?.parse().ok()?,
             tag: element(inside, "ETag")?,
-            crc64: crc64.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes),
+            crc32c: element(inside, "ChecksumCRC32C").as_deref().and_then(read_checksum),
         })
     };
     let next = || Some(vec![("part-number-marker", element(body, "NextPartNumberMarker")?)]);
@@ -284,12 +304,12 @@ mod tests {
     fn a_page_of_parts_is_read_and_numbers_out_of_bounds_are_not() {
         let part = |number: &str| {
             format!(
-                "<Part><PartNumber>{number}</PartNumber><ETag>&#34;e&#34;</ETag><Size>5</Size><ChecksumCRC64NVME>AAAAAAAAAAE=</ChecksumCRC64NVME></Part>"
+                "<Part><PartNumber>{number}</PartNumber><ETag>&#34;e&#34;</ETag><Size>5</Size><ChecksumCRC32C>AAAAAQ==</ChecksumCRC32C></Part>"
             )
         };
         let page =
             parts(&format!("<R><IsTruncated>false</IsTruncated>{}{}{}</R>", part("1"), part("0"), part("99999")));
-        assert_eq!(page.items, [UploadedPart { number: 1, size: 5, tag: "\"e\"".into(), crc64: Some(1) }]);
+        assert_eq!(page.items, [UploadedPart { number: 1, size: 5, tag: "\"e\"".into(), crc32c: Some(1) }]);
         assert!(page.next.is_none());
     }
 

@@ -98,27 +98,24 @@ impl ObjectSupply {
     }
 
     /// Starts requests while there is room in the queue, something to read, and free buffers for a whole range: many short ones cost the
-    /// store more. Of less it asks only when nothing is under way; with `wait` it waits for a buffer then: never while the caller is owed
-    /// a piece, which may be the last buffer of all.
+    /// store more. With `wait` it waits for the buffers of one when nothing is under way: never while the caller is owed a piece, which may be
+    /// the last buffer of all.
     fn read_ahead(&mut self, wait: bool) -> Result<()> {
         while let Some(range) = self.course.now() {
             let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             // Half of what it may hold, so that a second request is under way while the first is given out.
-            let wanted = left.min(RANGE_MAX).div_ceil(self.pool.size()).clamp(1, (self.depth / 2).max(1));
+            let wanted = left
+                .min(RANGE_MAX)
+                .div_ceil(self.pool.size())
+                .clamp(1, (self.depth / 2).clamp(1, self.pool.count().max(1)));
             if self.held + wanted > self.depth {
                 return Ok(());
             }
             let buffers = match self.pool.try_take_all(wanted) {
                 Some(buffers) => buffers,
-                None if !self.ahead.is_empty() => return Ok(()),
-                None => {
-                    let first = if wait { Some(self.pool.take()?) } else { self.pool.try_take() };
-                    first.into_iter().chain(std::iter::from_fn(|| self.pool.try_take())).take(wanted).collect()
-                }
+                None if wait && self.ahead.is_empty() => self.pool.take_all(wanted)?,
+                None => return Ok(()),
             };
-            if buffers.is_empty() {
-                return Ok(());
-            }
             let length = left.min(buffers.len() * self.pool.size());
             self.held += buffers.len();
             self.request(range.start, buffers, length);

@@ -73,6 +73,10 @@ impl Target for NullTarget {
 /// Alignment that direct writes need, in bytes; buffers have it too.
 const ALIGNED: u64 = 4096;
 
+/// Shorter writes, in bytes, go through the page cache, which joins them: between free pages, and in a differential, each direct one would take
+/// as long as a block of a mebibyte, and writers would do little else.
+const SHORT: usize = 128 << 10;
+
 /// One file for each stream.
 #[derive(Default)]
 pub struct FileTarget {
@@ -112,7 +116,7 @@ impl TargetFile {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let aligned = (offset | bytes.len() as u64 | bytes.as_ptr().addr() as u64).is_multiple_of(ALIGNED);
         let written = match &self.direct {
-            Some(direct) if aligned => match direct.write_all_at(bytes, offset) {
+            Some(direct) if aligned && bytes.len() >= SHORT => match direct.write_all_at(bytes, offset) {
                 // Some file systems accept the flag and refuse the write.
                 Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => self.buffered.write_all_at(bytes, offset),
                 other => other,

@@ -76,7 +76,7 @@ mod object_store {
             let there = bucket.parts(odd, &upload).unwrap().unwrap();
             let shape: Vec<(u32, u64)> = there.iter().map(|part| (part.number, part.size)).collect();
             assert_eq!(shape, sent, "{kind:?}");
-            assert!(there.iter().all(|part| !part.tag.is_empty() && part.crc64.is_some()), "{kind:?}: {there:?}");
+            assert!(there.iter().all(|part| !part.tag.is_empty() && part.crc32c.is_some()), "{kind:?}: {there:?}");
             // MinIO lists the uploads of one key only, under that key as the prefix.
             let prefix = if kind == StoreKind::Minio { odd } else { "night/" };
             let found = bucket.unfinished_uploads(prefix).unwrap();
