@@ -6,18 +6,27 @@ use super::linear::Matrix;
 const HUBER: f64 = 1.345;
 /// Median absolute deviation to standard deviation, of a normal distribution.
 const MEDIAN_TO_DEVIATION: f64 = 1.4826;
+/// P90 of a standard normal distribution.
+const P90_OF_NORMAL: f64 = 1.2816;
 /// Spread of what is measured twice in the same way, logarithm: residuals below are not told apart.
 const REPEATED: f64 = 0.01;
 /// Step of a derivative, logarithm: far above rounding, far below what is measured.
 const STEP: f64 = 1e-4;
 /// Steps at most; a fit of ten parameters takes 10 to 40.
-const MOST_STEPS: usize = 200;
+const MOST_STEPS: usize = 50;
+/// Times that residuals are weighed anew, at most.
+const MOST_SPREADS: usize = 20;
 /// A step that moves no logarithm by more than this is the last.
-const SETTLED: f64 = 1e-7;
+const SETTLED: f64 = 1e-4;
 /// Places that a parameter is tried at, evenly between the logarithms of its bounds, before the descent; and rounds of all parameters. Where
 /// another ceiling is the limit a parameter changes nothing, and no derivative says which way to go.
-const PLACES: usize = 60;
-const ROUNDS: usize = 4;
+const PLACES: usize = 12;
+const ROUNDS: usize = 3;
+/// Searches, the first from where the caller says, the others from anywhere within the bounds: two parameters that have to move together
+/// hold each other fast.
+const SEARCHES: usize = 3;
+/// Where the others are drawn from: the same question has the same answer.
+const SEED: u64 = 6;
 /// Damping at the start, its factor after a step, and where no direction is left (Marquardt, 1963).
 const DAMPING: f64 = 1e-2;
 const DAMPING_FACTOR: f64 = 4.0;
@@ -64,7 +73,7 @@ pub struct Fit {
     pub deviations: Vec<f64>,
     /// ln(predicted / observed), in order.
     pub residuals: Vec<f64>,
-    /// Robust standard deviation of the residuals.
+    /// Standard deviation of the model itself, logarithm: P10 to P90 of it holds four of five residuals.
     pub spread: f64,
 }
 
@@ -79,30 +88,40 @@ pub fn fit(free: &[Free], observed: &[f64], model: impl Fn(&[f64]) -> Vec<Option
         return None;
     }
     let problem = Problem { free, observed, model };
-    let mut at = problem.search(free.iter().map(|one| one.start.ln()).collect());
-    // The spread weighs residuals, and residuals make the spread: three rounds settle it well below what it means.
-    for _ in 0..3 {
-        let spread = spread(&problem.residuals(&at), 0);
-        at = problem.descend(at, spread);
-    }
+    let mut at = problem.best();
+    problem.put_back(&mut at);
     let residuals = problem.residuals(&at);
-    let spread = spread(&residuals, free.len());
-    let (curvature, _) = problem.normal_equations(&at, &residuals, spread);
+    let (curvature, _) = problem.normal_equations(&at, &residuals, spread(&residuals, free.len()));
     Some(Fit {
         deviations: deviations(&curvature, free.len()),
         values: at.iter().map(|value| value.exp()).collect(),
+        spread: holding_four_of_five(&residuals, free.len()),
         residuals,
-        spread,
     })
 }
 
 /// Robust standard deviation, for `fitted` parameters widened by the degrees of freedom that they took.
 fn spread(residuals: &[f64], fitted: usize) -> f64 {
+    (size_at(residuals, 0.5) * MEDIAN_TO_DEVIATION * widened(residuals, fitted)).max(REPEATED)
+}
+
+/// The standard deviation with which P10 to P90 holds four of five residuals. Greater than the robust one where some are odd: odd runs are
+/// not to mislead a fit, but they will come again.
+fn holding_four_of_five(residuals: &[f64], fitted: usize) -> f64 {
+    spread(residuals, fitted).max(size_at(residuals, 0.8) / P90_OF_NORMAL * widened(residuals, fitted))
+}
+
+/// The size that so great a share of residuals does not exceed.
+fn size_at(residuals: &[f64], share: f64) -> f64 {
     let mut sizes: Vec<f64> = residuals.iter().map(|one| one.abs()).collect();
     sizes.sort_by(f64::total_cmp);
-    let middle = sizes.get(sizes.len() / 2).copied().unwrap_or(0.0);
-    let free = sizes.len().saturating_sub(fitted).max(1) as f64;
-    (middle * MEDIAN_TO_DEVIATION * (sizes.len() as f64 / free).sqrt()).max(REPEATED)
+    sizes.get((sizes.len() as f64 * share) as usize).copied().unwrap_or(0.0)
+}
+
+/// Residuals are too small by what the parameters have taken of them.
+fn widened(residuals: &[f64], fitted: usize) -> f64 {
+    let free = residuals.len().saturating_sub(fitted).max(1) as f64;
+    (residuals.len() as f64 / free).sqrt()
 }
 
 fn deviations(curvature: &Matrix, count: usize) -> Vec<f64> {
@@ -176,24 +195,54 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         (matrix, right)
     }
 
-    /// One parameter after the other at the best of its places, by absolute residuals: an odd observation does not lead it away.
-    fn search(&self, start: Vec<f64>) -> Vec<f64> {
-        let cost = |at: &[f64]| {
-            let known = |(one, at): (&Free, &f64)| {
-                one.width.map_or(0.0, |width| REPEATED * ((at - one.start.ln()) / width).powi(2))
-            };
-            self.residuals(at).iter().map(|one| one.abs()).sum::<f64>()
-                + self.free.iter().zip(at).map(known).sum::<f64>()
+    /// Absolute residuals, so that an odd observation leads nowhere, and what is known before.
+    fn rough_cost(&self, at: &[f64]) -> f64 {
+        let known = |(one, at): (&Free, &f64)| {
+            one.width.map_or(0.0, |width| REPEATED * ((at - one.start.ln()) / width).powi(2))
         };
-        let (mut best, mut lowest) = (start.clone(), cost(&start));
+        self.residuals(at).iter().map(|one| one.abs()).sum::<f64>() + self.free.iter().zip(at).map(known).sum::<f64>()
+    }
+
+    /// The best of the descents from some searches.
+    fn best(&self) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let mut from: Vec<f64> = self.free.iter().map(|one| one.start.ln()).collect();
+        let (mut best, mut lowest) = (from.clone(), f64::INFINITY);
+        for _ in 0..SEARCHES {
+            let found = self.settle(self.search(from));
+            let cost = self.rough_cost(&found);
+            if cost < lowest * (1.0 - REPEATED) {
+                (best, lowest) = (found, cost);
+            }
+            from = self.free.iter().map(|one| one.low.ln() + random.f64() * (one.high / one.low).ln()).collect();
+        }
+        best
+    }
+
+    /// The spread weighs residuals, and residuals make the spread.
+    fn settle(&self, start: Vec<f64>) -> Vec<f64> {
+        let (mut at, mut last) = (start, f64::INFINITY);
+        for _ in 0..MOST_SPREADS {
+            let spread = spread(&self.residuals(&at), 0);
+            if (spread / last - 1.0).abs() < REPEATED {
+                break;
+            }
+            at = self.descend(at, spread);
+            last = spread;
+        }
+        at
+    }
+
+    /// One parameter after the other at the best of its places.
+    fn search(&self, start: Vec<f64>) -> Vec<f64> {
+        let (mut lowest, mut best) = (self.rough_cost(&start), start);
         for _ in 0..ROUNDS {
             let before = lowest;
             for (parameter, one) in self.free.iter().enumerate() {
-                let (low, high) = (one.low.ln(), one.high.ln());
                 for place in 0..=PLACES {
                     let mut at = best.clone();
-                    at[parameter] = low + (high - low) * place as f64 / PLACES as f64;
-                    let there = cost(&at);
+                    at[parameter] = one.low.ln() + (one.high / one.low).ln() * place as f64 / PLACES as f64;
+                    let there = self.rough_cost(&at);
                     // Clearly lower only: what nothing tells stays where it began.
                     if there < lowest * (1.0 - REPEATED) {
                         (best, lowest) = (at, there);
@@ -205,6 +254,17 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
             }
         }
         best
+    }
+
+    /// Parameters that nothing tells of go back to where the caller began.
+    fn put_back(&self, at: &mut Vec<f64>) {
+        for (parameter, one) in self.free.iter().enumerate() {
+            let mut back = at.clone();
+            back[parameter] = one.start.ln();
+            if self.residuals(&back) == self.residuals(at) {
+                *at = back;
+            }
+        }
     }
 
     fn descend(&self, start: Vec<f64>, spread: f64) -> Vec<f64> {

@@ -43,6 +43,34 @@ pub struct Intervals {
     pub cpu_seconds: Interval,
 }
 
+impl Interval {
+    /// Of these values; `None` of none.
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        let at = |share: f64| values[(last as f64 * share).round() as usize];
+        Some(Self { p10: at(0.1), p50: at(0.5), p90: at(0.9) })
+    }
+
+    /// True where `value` is between P10 and P90.
+    pub fn covers(&self, value: f64) -> bool {
+        (self.p10..=self.p90).contains(&value)
+    }
+}
+
+/// Factors to multiply parameters by: [`SAMPLES`] times one for each deviation, log-normal around 1. Always the same for as many deviations.
+pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut all = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES / 2 {
+        let draws: Vec<f64> = deviations.iter().map(|deviation| deviation * normal(&mut random)).collect();
+        // In pairs of opposite sign: the mean of the draws is 0 by itself.
+        all.push(draws.iter().map(|draw| draw.exp()).collect());
+        all.push(draws.iter().map(|draw| (-draw).exp()).collect());
+    }
+    all
+}
+
 /// The intervals of `configuration` on `path`. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a
 /// fit's residuals.
 ///
@@ -54,34 +82,28 @@ pub fn interval(
     uncertain: &[Uncertain],
     model_deviation: f64,
 ) -> Result<Intervals, Unpredictable> {
-    let mut random = fastrand::Rng::with_seed(SEED);
     let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..SAMPLES / 2 {
-        let model = normal(&mut random);
-        let draws: Vec<f64> = uncertain.iter().map(|_| normal(&mut random)).collect();
-        // In pairs of opposite sign: the mean of the draws is 0 by itself.
-        for sign in [1.0, -1.0] {
-            let mut sampled = path.clone();
-            for (what, draw) in uncertain.iter().zip(&draws) {
-                what.parameter.scale(&mut sampled, (sign * draw * what.deviation).exp());
-            }
-            for codec in &mut sampled.codecs {
-                let most = path.codec(&codec.name).map_or(MOST_STORED, |known| known.stored_share.max(MOST_STORED));
-                codec.stored_share = codec.stored_share.min(most);
-            }
-            let foreseen = predict(&sampled, configuration)?;
-            seconds.push(foreseen.seconds * (sign * model * model_deviation).exp());
-            stored.push(foreseen.stored_bytes);
-            cpu.push(foreseen.cpu_seconds);
-        }
+    let mut deviations: Vec<f64> = uncertain.iter().map(|what| what.deviation).collect();
+    if let Some(wrong) = deviations.iter().chain([&model_deviation]).find(|one| !(**one >= 0.0 && one.is_finite())) {
+        return Err(Unpredictable { what: "deviation".into(), why: format!("{wrong} is not a number from 0 on") });
     }
-    Ok(Intervals { seconds: quantiles(seconds), stored_bytes: quantiles(stored), cpu_seconds: quantiles(cpu) })
-}
-
-fn quantiles(mut values: Vec<f64>) -> Interval {
-    values.sort_by(f64::total_cmp);
-    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
-    Interval { p10: at(0.1), p50: at(0.5), p90: at(0.9) }
+    deviations.push(model_deviation);
+    for factors in factors(&deviations) {
+        let mut sampled = path.clone();
+        for (what, factor) in uncertain.iter().zip(&factors) {
+            what.parameter.scale(&mut sampled, *factor);
+        }
+        for codec in &mut sampled.codecs {
+            let most = path.codec(&codec.name).map_or(MOST_STORED, |known| known.stored_share.max(MOST_STORED));
+            codec.stored_share = codec.stored_share.min(most);
+        }
+        let foreseen = predict(&sampled, configuration)?;
+        seconds.push(foreseen.seconds * factors[uncertain.len()]);
+        stored.push(foreseen.stored_bytes);
+        cpu.push(foreseen.cpu_seconds);
+    }
+    let of = |values| Interval::of(values).unwrap_or(Interval { p10: 0.0, p50: 0.0, p90: 0.0 });
+    Ok(Intervals { seconds: of(seconds), stored_bytes: of(stored), cpu_seconds: of(cpu) })
 }
 
 /// A standard normal number: Box and Muller, 1958.

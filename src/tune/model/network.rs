@@ -3,24 +3,28 @@
 /// More buffers than this are treated as this many: what is missing to the roofline is less than stations / 4,096 then.
 pub const MOST_BUFFERS: u64 = 4096;
 
-/// The demands of a loop, for one buffer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Loop {
-    /// Seconds for which each station is kept busy by one buffer.
-    pub demands: Vec<f64>,
-    /// Seconds for which a buffer is held while nothing is kept busy.
-    pub delay: f64,
+/// What one buffer takes of a resource.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Visit {
+    /// Seconds for which the resource as a whole is kept busy: its share of one of several servers.
+    pub demand: f64,
+    /// Seconds for which the buffer is held when it meets no other; not less than `demand`.
+    pub held: f64,
 }
+
+/// The round that each buffer makes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loop(pub Vec<Visit>);
 
 impl Loop {
     /// The greatest demand, seconds.
     pub fn greatest(&self) -> f64 {
-        self.demands.iter().copied().fold(0.0, f64::max)
+        self.0.iter().map(|visit| visit.demand).fold(0.0, f64::max)
     }
 
     /// Seconds of one buffer that meets no other.
     pub fn alone(&self) -> f64 {
-        self.delay + self.demands.iter().sum::<f64>()
+        self.0.iter().map(|visit| visit.held).sum()
     }
 
     /// True where there are too few buffers to keep the slowest station busy: N is below the knee.
@@ -33,16 +37,21 @@ impl Loop {
         (1.0 / self.greatest()).min(buffers as f64 / self.alone())
     }
 
-    /// Buffers per second with exponential service, exactly: mean value analysis.
+    /// Buffers per second by mean value analysis: a buffer that arrives finds what is there with one buffer less, and waits for it where all
+    /// servers are taken. Exact for exponential service at single servers.
     pub fn mean_value(&self, buffers: u64) -> f64 {
-        let mut queues = vec![0.0; self.demands.len()];
+        // (queue, stay) of each station.
+        let mut at: Vec<(f64, f64)> = vec![(0.0, 0.0); self.0.len()];
         let mut throughput = 0.0;
         for circulating in 1..=buffers.min(MOST_BUFFERS) {
-            let waiting = |(demand, queue): (&f64, &f64)| demand * (1.0 + queue);
-            let round: f64 = self.delay + self.demands.iter().zip(&queues).map(waiting).sum::<f64>();
+            let mut round = 0.0;
+            for (visit, (queue, stay)) in self.0.iter().zip(&mut at) {
+                *stay = visit.held.max(visit.demand * (1.0 + *queue));
+                round += *stay;
+            }
             throughput = circulating as f64 / round;
-            for (queue, demand) in queues.iter_mut().zip(&self.demands) {
-                *queue = throughput * demand * (1.0 + *queue);
+            for (queue, stay) in &mut at {
+                *queue = throughput * *stay;
             }
         }
         throughput

@@ -1,7 +1,7 @@
-//! From a path and a configuration to the stations of a network: their demands and delays (`docs/MODEL.md` §2).
+//! From a path and a configuration to the stations of a network: their demands (`docs/MODEL.md` §2).
 
 use super::configuration::{Buffers, Configuration, Direction};
-use super::network::Loop;
+use super::network::{Loop, Visit};
 use super::path::{Ceiling, CodecCost, Path, Side};
 
 /// What sets the speed of a job.
@@ -64,10 +64,17 @@ impl Limit {
 pub struct Station {
     /// What it is.
     pub limit: Limit,
-    /// Seconds that it is kept busy.
+    /// Seconds that it is kept busy: one over its ceiling.
     pub demand: f64,
-    /// Seconds that a buffer is held besides.
-    pub delay: f64,
+    /// Seconds that a buffer is there when it meets no other: longer than `demand` where several are served at a time.
+    pub held: f64,
+}
+
+impl Station {
+    /// One that serves one buffer after the other.
+    fn single(limit: Limit, demand: f64) -> Self {
+        Self { limit, demand, held: demand }
+    }
 }
 
 /// The ceilings of all streams together, as high as they are while credit lasts.
@@ -135,17 +142,17 @@ pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, t
     let mut behind = vec![streams(path, configuration, codec, target)];
     match path.simultaneous {
         None => {
-            before.push(Station { limit: whole_limit(source), demand: source_whole, delay: 0.0 });
-            behind.push(Station { limit: whole_limit(target), demand: target_whole, delay: 0.0 });
+            before.push(Station::single(whole_limit(source), source_whole));
+            behind.push(Station::single(whole_limit(target), target_whole));
         }
         Some(simultaneous) => {
             let sum = (source_whole + target_whole) / simultaneous;
             let demand = sum.max(source_whole).max(target_whole);
-            before.push(Station { limit: Limit::SharedDevice, demand, delay: 0.0 });
+            before.push(Station::single(Limit::SharedDevice, demand));
         }
     }
     if let Some(rate) = configuration.throttle {
-        before.push(Station { limit: Limit::Throttle, demand: 1.0 / rate, delay: 0.0 });
+        before.push(Station::single(Limit::Throttle, 1.0 / rate));
     }
     Stations { before, transform: transform(path, configuration, codec), behind }
 }
@@ -169,7 +176,7 @@ fn streams(path: &Path, configuration: &Configuration, codec: &CodecCost, side: 
     let alone = ceiling.latency / configuration.transfer_bytes + 1.0 / ceiling.stream_rate;
     let stream = (1.0 / ceiling.stream_rate).max(alone / depth as f64);
     let demand = bytes * stream / count as f64;
-    Station { limit, demand, delay: (bytes * alone - demand).max(0.0) }
+    Station { limit, demand, held: demand.max(bytes * alone) }
 }
 
 fn transform(path: &Path, configuration: &Configuration, codec: &CodecCost) -> Station {
@@ -179,8 +186,8 @@ fn transform(path: &Path, configuration: &Configuration, codec: &CodecCost) -> S
     let (by_workers, by_processors) = (worker / running, all / path.machine.cores);
     let limit = if by_processors > by_workers { Limit::Processor } else { Limit::Transform };
     let demand = by_workers.max(by_processors);
-    // A buffer is with its worker for the worker's own time, or longer where processors are too few: then no part of it is a delay.
-    Station { limit, demand, delay: (worker - demand).max(0.0) }
+    // A buffer is with its worker for the worker's own time, or longer where processors are too few.
+    Station { limit, demand, held: demand.max(worker) }
 }
 
 impl Stations {
@@ -201,8 +208,7 @@ impl Stations {
                 let inner = solve(&inner, output, transfer_bytes, evenness);
                 // To the input the transform and all behind it are one station, which holds a buffer no shorter than a worker does.
                 let demand = 1.0 / inner.rate;
-                let held = self.transform.demand + self.transform.delay;
-                let rest = Station { limit: inner.limit, demand, delay: (held - demand).max(0.0) };
+                let rest = Station { limit: inner.limit, demand, held: demand.max(self.transform.held) };
                 let outer: Vec<Station> = self.before.iter().copied().chain([rest]).collect();
                 solve(&outer, input, transfer_bytes, evenness)
             }
@@ -211,10 +217,9 @@ impl Stations {
 }
 
 fn solve(stations: &[Station], buffers: u64, transfer_bytes: f64, evenness: f64) -> Flow {
-    let of_buffers = Loop {
-        demands: stations.iter().map(|station| station.demand * transfer_bytes).collect(),
-        delay: stations.iter().map(|station| station.delay * transfer_bytes).sum(),
-    };
+    let visit =
+        |station: &Station| Visit { demand: station.demand * transfer_bytes, held: station.held * transfer_bytes };
+    let of_buffers = Loop(stations.iter().map(visit).collect());
     let rate = of_buffers.throughput(buffers, evenness) * transfer_bytes;
     let greatest = stations.iter().max_by(|one, other| one.demand.total_cmp(&other.demand));
     let limit = match greatest {
