@@ -10,6 +10,7 @@ pub mod config;
 pub mod job;
 pub mod report;
 pub mod repository;
+pub mod tune;
 pub mod units;
 
 pub use fullbore_core::{Error, Result};

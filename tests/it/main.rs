@@ -53,6 +53,7 @@ mod program;
 mod prune;
 #[cfg(feature = "mysql")]
 mod proxy;
+mod published_model;
 mod replace;
 mod report;
 mod repository;

@@ -1,0 +1,3 @@
+//! What a machine can do, foreseen: the throughput model.
+
+pub mod model;

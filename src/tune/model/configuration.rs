@@ -1,0 +1,100 @@
+//! What is asked of a path: direction, amount, and the knobs of the plan.
+
+use super::path::{Side, Way};
+
+/// Backup or restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the database to the media.
+    Backup,
+    /// From the media to the database.
+    Restore,
+}
+
+impl Direction {
+    /// How a side is used.
+    pub fn way(self, side: Side) -> Way {
+        match (self, side) {
+            (Self::Backup, Side::Database) | (Self::Restore, Side::Media) => Way::Read,
+            (Self::Backup, Side::Media) | (Self::Restore, Side::Database) => Way::Write,
+        }
+    }
+
+    /// Where bytes come from.
+    pub fn source(self) -> Side {
+        match self {
+            Self::Backup => Side::Database,
+            Self::Restore => Side::Media,
+        }
+    }
+
+    /// Where bytes go.
+    pub fn target(self) -> Side {
+        match self {
+            Self::Backup => Side::Media,
+            Self::Restore => Side::Database,
+        }
+    }
+}
+
+/// The pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// One pool: a buffer goes all the way from the source to the target.
+    Through(u64),
+    /// Two pools: a worker packs from an input buffer into an output buffer.
+    Split {
+        /// Between source and transform.
+        input: u64,
+        /// Between transform and target.
+        output: u64,
+    },
+}
+
+impl Buffers {
+    /// BUFFERCOUNT.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::Through(count) => count,
+            Self::Split { input, output } => input + output,
+        }
+    }
+
+    /// About `factor` as many, shared out in the same way, at least one of each.
+    pub fn scaled(self, factor: f64) -> Self {
+        let scale = |count: u64| ((count as f64 * factor).round() as u64).max(1);
+        match self {
+            Self::Through(count) => Self::Through(scale(count)),
+            Self::Split { input, output } => Self::Split { input: scale(input), output: scale(output) },
+        }
+    }
+}
+
+/// One job, as far as its speed depends on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// Backup or restore.
+    pub direction: Direction,
+    /// Plain bytes that pass: what is read in a backup, without what needs no backup.
+    pub plain_bytes: f64,
+    /// Bytes that are written to the target before, and do not pass: a file filled with zeroes.
+    pub bytes_besides: f64,
+    /// Families.
+    pub stripes: u64,
+    /// Readers of the database in a backup, writers to it in a restore.
+    pub database_streams: u64,
+    /// Operations in flight in each family, and in each stream of the database: they keep one.
+    pub queue_depth: u64,
+    /// Transform threads.
+    pub workers: u64,
+    /// The pool.
+    pub buffers: Buffers,
+    /// Bytes in one buffer: MAXTRANSFERSIZE.
+    pub transfer_bytes: f64,
+    /// The codec's name in the path.
+    pub codec: String,
+    /// Blocks are encrypted.
+    pub encrypted: bool,
+    /// Plain bytes per second, at most.
+    pub throttle: Option<f64>,
+}

@@ -1,0 +1,113 @@
+//! How sure a prediction is: P10, P50 and P90 from what is uncertain in the parameters and in the model (`docs/MODEL.md` §8).
+
+use super::configuration::Configuration;
+use super::parameter::Parameter;
+use super::path::Path;
+use super::predict::{Unpredictable, predict};
+
+/// Samples of an interval: the scatter of a P10 of so many is 2 % of the spread.
+pub const SAMPLES: usize = 1024;
+/// Where samples begin: the same question has the same answer.
+const SEED: u64 = 6;
+/// A share of stored bytes is not sampled above this: a codec that gains nothing stores blocks as they are.
+const MOST_STORED: f64 = 1.0;
+
+/// A parameter, and how well it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Uncertain {
+    /// Which.
+    pub parameter: Parameter,
+    /// Standard deviation of its natural logarithm: 0.1 is about 10 %.
+    pub deviation: f64,
+}
+
+/// Three quantiles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// One of ten is below.
+    pub p10: f64,
+    /// Half are below.
+    pub p50: f64,
+    /// One of ten is above.
+    pub p90: f64,
+}
+
+/// What is uncertain about a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intervals {
+    /// Seconds from start to commit.
+    pub seconds: Interval,
+    /// Bytes on the media.
+    pub stored_bytes: Interval,
+    /// Processor seconds.
+    pub cpu_seconds: Interval,
+}
+
+impl Interval {
+    /// Of these values; `None` of none.
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        let at = |share: f64| values[(last as f64 * share).round() as usize];
+        Some(Self { p10: at(0.1), p50: at(0.5), p90: at(0.9) })
+    }
+
+    /// True where `value` is between P10 and P90.
+    pub fn covers(&self, value: f64) -> bool {
+        (self.p10..=self.p90).contains(&value)
+    }
+}
+
+/// Factors to multiply parameters by: [`SAMPLES`] times one for each deviation, log-normal around 1. Always the same for as many deviations.
+pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut all = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES / 2 {
+        let draws: Vec<f64> = deviations.iter().map(|deviation| deviation * normal(&mut random)).collect();
+        // In pairs of opposite sign: the mean of the draws is 0 by itself.
+        all.push(draws.iter().map(|draw| draw.exp()).collect());
+        all.push(draws.iter().map(|draw| (-draw).exp()).collect());
+    }
+    all
+}
+
+/// The intervals of `configuration` on `path`. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a
+/// fit's residuals.
+///
+/// # Errors
+/// As [`predict`]; also where a parameter leaves what is possible by its uncertainty alone.
+pub fn interval(
+    path: &Path,
+    configuration: &Configuration,
+    uncertain: &[Uncertain],
+    model_deviation: f64,
+) -> Result<Intervals, Unpredictable> {
+    let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    let mut deviations: Vec<f64> = uncertain.iter().map(|what| what.deviation).collect();
+    if let Some(wrong) = deviations.iter().chain([&model_deviation]).find(|one| !(**one >= 0.0 && one.is_finite())) {
+        return Err(Unpredictable { what: "deviation".into(), why: format!("{wrong} is not a number from 0 on") });
+    }
+    deviations.push(model_deviation);
+    for factors in factors(&deviations) {
+        let mut sampled = path.clone();
+        for (what, factor) in uncertain.iter().zip(&factors) {
+            what.parameter.scale(&mut sampled, *factor);
+        }
+        for codec in &mut sampled.codecs {
+            let most = path.codec(&codec.name).map_or(MOST_STORED, |known| known.stored_share.max(MOST_STORED));
+            codec.stored_share = codec.stored_share.min(most);
+        }
+        let foreseen = predict(&sampled, configuration)?;
+        seconds.push(foreseen.seconds * factors[uncertain.len()]);
+        stored.push(foreseen.stored_bytes);
+        cpu.push(foreseen.cpu_seconds);
+    }
+    let of = |values| Interval::of(values).unwrap_or(Interval { p10: 0.0, p50: 0.0, p90: 0.0 });
+    Ok(Intervals { seconds: of(seconds), stored_bytes: of(stored), cpu_seconds: of(cpu) })
+}
+
+/// A standard normal number: Box and Muller, 1958.
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    let above_zero = 1.0 - random.f64();
+    (-2.0 * above_zero.ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
+}

@@ -1,0 +1,32 @@
+//! The throughput model: what a path can do, foreseen from its ceilings and a configuration. Pure: no files, no clock.
+//!
+//! The equations, their reasons and where each parameter comes from are in `docs/MODEL.md`. A [`Path`] is the hardware, a [`Configuration`]
+//! what is asked of it; [`predict`] gives the time and the limit, [`interval()`] how sure that is, [`what_if::rank`] what another configuration
+//! would change, and [`fit()`] the parameters that observed times speak for.
+//!
+//! Units everywhere: bytes, seconds, bytes per second; "plain" bytes are those of the database, "stored" ones those on the media.
+
+mod configuration;
+mod credit;
+mod fit;
+mod interval;
+mod linear;
+mod network;
+pub mod nominal;
+mod parameter;
+mod path;
+mod predict;
+mod stations;
+pub mod what_if;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use configuration::{Buffers, Configuration, Direction};
+pub use fit::{Fit, Free, fit};
+pub use interval::{Interval, Intervals, SAMPLES, Uncertain, factors, interval};
+pub use parameter::{CeilingPart, Parameter};
+pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
+pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict};
+pub use stations::Limit;

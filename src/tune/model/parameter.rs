@@ -1,0 +1,97 @@
+//! The parameters of a path by name, so that a fit or a sample can change one.
+
+use super::path::{Path, Side, Way};
+
+/// Part of a ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CeilingPart {
+    /// Of one stream, bytes per second.
+    StreamRate,
+    /// Of all streams, bytes per second; that of a burst moves with it.
+    TotalRate,
+    /// Seconds of an operation besides its transfer.
+    Latency,
+}
+
+/// One number of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parameter {
+    /// A ceiling.
+    Ceiling(Side, Way, CeilingPart),
+    /// What a shared device does of the sum, 1.
+    Simultaneous,
+    /// Processors, 1.
+    Cores,
+    /// Seconds for packing a plain byte with the codec of that name.
+    Pack(String),
+    /// Seconds for unpacking a plain byte.
+    Unpack(String),
+    /// Stored for plain bytes, 1.
+    StoredShare(String),
+    /// Seconds for hashes and digests of a plain byte.
+    Checksum,
+    /// Seconds for the cipher of a stored byte.
+    Cipher,
+    /// Processor seconds for reading or writing a byte.
+    Moving(Way),
+    /// Seconds before the first byte.
+    Start,
+    /// Seconds for the commit of a stripe.
+    Commit,
+}
+
+impl Parameter {
+    /// Its unit.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::Ceiling(_, _, CeilingPart::StreamRate | CeilingPart::TotalRate) => "bytes/s",
+            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start | Self::Commit => "s",
+            Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Moving(_) => "s/byte",
+            Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
+        }
+    }
+
+    /// Its value; `None` where the path has no such parameter.
+    pub fn of(&self, path: &Path) -> Option<f64> {
+        // A parameter is one place in a path; finding it twice, once to read and once to write, would be two chances to err.
+        let mut copy = path.clone();
+        self.place(&mut copy).map(|value| *value)
+    }
+
+    /// Multiplies it by `factor`; nothing happens where the path has no such parameter.
+    pub fn scale(&self, path: &mut Path, factor: f64) {
+        if let Self::Ceiling(side, way, CeilingPart::TotalRate) = self
+            && let Some(burst) = &mut path.side_mut(*side).ceiling_mut(*way).burst
+        {
+            burst.rate *= factor;
+        }
+        if let Some(value) = self.place(path) {
+            *value *= factor;
+        }
+    }
+
+    fn place<'a>(&self, path: &'a mut Path) -> Option<&'a mut f64> {
+        let codec = |path: &'a mut Path, name: &str| path.codecs.iter_mut().find(|codec| codec.name == name);
+        match self {
+            Self::Ceiling(side, way, part) => {
+                let ceiling = path.side_mut(*side).ceiling_mut(*way);
+                Some(match part {
+                    CeilingPart::StreamRate => &mut ceiling.stream_rate,
+                    CeilingPart::TotalRate => &mut ceiling.total_rate,
+                    CeilingPart::Latency => &mut ceiling.latency,
+                })
+            }
+            Self::Simultaneous => path.simultaneous.as_mut(),
+            Self::Cores => Some(&mut path.machine.cores),
+            Self::Pack(name) => codec(path, name).map(|codec| &mut codec.pack),
+            Self::Unpack(name) => codec(path, name).map(|codec| &mut codec.unpack),
+            Self::StoredShare(name) => codec(path, name).map(|codec| &mut codec.stored_share),
+            Self::Checksum => Some(&mut path.machine.checksum),
+            Self::Cipher => Some(&mut path.machine.cipher),
+            Self::Moving(Way::Read) => Some(&mut path.machine.read),
+            Self::Moving(Way::Write) => Some(&mut path.machine.write),
+            Self::Start => Some(&mut path.fixed.start),
+            Self::Commit => Some(&mut path.fixed.commit),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The path: what the hardware can do, in numbers that calibration measures, a volume promises or history is fitted to.
+
+/// A ceiling that lasts while credit lasts (burst buckets of cloud volumes).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// Bytes per second of all streams together while there is credit; more than the ceiling's `total_rate`.
+    pub rate: f64,
+    /// Bytes above `total_rate` that may pass, at the start of the job.
+    pub credit: f64,
+}
+
+/// What one side can do in one direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ceiling {
+    /// Bytes per second of one stream (a family, a reader, a writer) with operations enough in flight.
+    pub stream_rate: f64,
+    /// Bytes per second of all streams together.
+    pub total_rate: f64,
+    /// Seconds that an operation takes besides the transfer of its bytes.
+    pub latency: f64,
+    /// A higher ceiling while credit lasts.
+    pub burst: Option<Burst>,
+}
+
+impl Ceiling {
+    /// No limit that is known.
+    pub const NONE: Self = Self { stream_rate: f64::INFINITY, total_rate: f64::INFINITY, latency: 0.0, burst: None };
+
+    /// A ceiling of all streams together, in bytes per second, and none of one stream.
+    pub fn total(rate: f64) -> Self {
+        Self { total_rate: rate, ..Self::NONE }
+    }
+}
+
+/// A device or a heap of devices, in both directions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Device {
+    /// Reading from it.
+    pub read: Ceiling,
+    /// Writing to it.
+    pub write: Ceiling,
+}
+
+impl Device {
+    /// No limit that is known.
+    pub const NONE: Self = Self { read: Ceiling::NONE, write: Ceiling::NONE };
+
+    /// The ceiling of one direction.
+    pub fn ceiling(&self, way: Way) -> &Ceiling {
+        match way {
+            Way::Read => &self.read,
+            Way::Write => &self.write,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn ceiling_mut(&mut self, way: Way) -> &mut Ceiling {
+        match way {
+            Way::Read => &mut self.read,
+            Way::Write => &mut self.write,
+        }
+    }
+}
+
+/// One end of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Where the database is.
+    Database,
+    /// Where the families are.
+    Media,
+}
+
+/// The direction in which a side is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From it.
+    Read,
+    /// To it.
+    Write,
+}
+
+/// Processors, and what the bytes cost them besides the codec.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Processors that the job may use: those of the machine or of its control group.
+    pub cores: f64,
+    /// Processor seconds for reading a byte.
+    pub read: f64,
+    /// Processor seconds for writing a byte.
+    pub write: f64,
+    /// Processor seconds for the page hashes and digests of a plain byte, in a worker.
+    pub checksum: f64,
+    /// Processor seconds for the cipher of a stored byte, in a worker.
+    pub cipher: f64,
+}
+
+impl Machine {
+    /// Processors that cost nothing but what codecs say.
+    pub fn with_cores(cores: f64) -> Self {
+        Self { cores, read: 0.0, write: 0.0, checksum: 0.0, cipher: 0.0 }
+    }
+}
+
+/// What a codec does to this database on one worker of this machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodecCost {
+    /// As `--compression` spells it: `zstd:1`.
+    pub name: String,
+    /// Seconds for packing a plain byte on one worker.
+    pub pack: f64,
+    /// Seconds for unpacking a plain byte on one worker.
+    pub unpack: f64,
+    /// Stored bytes for a plain byte.
+    pub stored_share: f64,
+    /// Bytes of one worker's context.
+    pub context_bytes: f64,
+}
+
+impl CodecCost {
+    /// No codec: nothing to do, nothing saved.
+    pub fn none() -> Self {
+        Self { name: "none".into(), pack: 0.0, unpack: 0.0, stored_share: 1.0, context_bytes: 0.0 }
+    }
+}
+
+/// What a job costs whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FixedCosts {
+    /// Seconds before the first byte: opening a session, making the pool.
+    pub start: f64,
+    /// Seconds for syncing and publishing one stripe.
+    pub commit: f64,
+    /// Bytes of memory besides the pool and codec contexts.
+    pub memory: f64,
+}
+
+/// The hardware of a job, from the database to the media.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// Where the database is.
+    pub database: Device,
+    /// Where the families are.
+    pub media: Device,
+    /// Given where both are on one device: what it does of the sum when it is read and written at once. 1: reads and writes share one
+    /// ceiling; 2: they do not disturb each other; less than 1: they do.
+    pub simultaneous: Option<f64>,
+    /// Processors.
+    pub machine: Machine,
+    /// Codecs that a configuration may name.
+    pub codecs: Vec<CodecCost>,
+    /// What does not depend on the size.
+    pub fixed: FixedCosts,
+    /// How regular service is: 0 exponential, 1 no variation at all.
+    pub evenness: f64,
+}
+
+impl Path {
+    /// A path without any limit but the given processors.
+    pub fn unlimited(cores: f64) -> Self {
+        Self {
+            database: Device::NONE,
+            media: Device::NONE,
+            simultaneous: None,
+            machine: Machine::with_cores(cores),
+            codecs: vec![CodecCost::none()],
+            fixed: FixedCosts::default(),
+            evenness: 0.0,
+        }
+    }
+
+    /// One end of the path.
+    pub fn side(&self, side: Side) -> &Device {
+        match side {
+            Side::Database => &self.database,
+            Side::Media => &self.media,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn side_mut(&mut self, side: Side) -> &mut Device {
+        match side {
+            Side::Database => &mut self.database,
+            Side::Media => &mut self.media,
+        }
+    }
+
+    /// The codec of that name.
+    pub fn codec(&self, name: &str) -> Option<&CodecCost> {
+        self.codecs.iter().find(|codec| codec.name == name)
+    }
+}

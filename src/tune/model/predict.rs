@@ -1,0 +1,201 @@
+//! The prediction of one configuration: seconds, limit, processor time, memory.
+
+use std::fmt;
+
+use super::configuration::Configuration;
+use super::credit::Credit;
+use super::path::{CodecCost, Path};
+use super::stations::{Flow, Limit, Station, TotalRates, crossing, processor_seconds, stations, whole_limit};
+
+/// Why nothing can be foreseen: which value, and what it must be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unpredictable {
+    /// The parameter or knob.
+    pub what: String,
+    /// Its value and what was expected of it.
+    pub why: String,
+}
+
+impl fmt::Display for Unpredictable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Unpredictable {}
+
+/// How busy one station is, 0…1, in the longest phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StageUse {
+    /// Which.
+    pub limit: Limit,
+    /// Share of the time that it works.
+    pub utilisation: f64,
+}
+
+/// A stretch of time during which nothing changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Phase {
+    /// How long it is.
+    pub seconds: f64,
+    /// Plain bytes per second.
+    pub rate: f64,
+    /// What holds it there.
+    pub limit: Limit,
+}
+
+/// What a job will take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// From start to commit.
+    pub seconds: f64,
+    /// Plain bytes per second over all of that.
+    pub rate: f64,
+    /// What sets the time.
+    pub limit: Limit,
+    /// Seconds of `seconds` that do not depend on the pipeline: start, commit, bytes written besides.
+    pub fixed_seconds: f64,
+    /// Processor seconds of all stages.
+    pub cpu_seconds: f64,
+    /// The pool, codec contexts and what the job takes besides.
+    pub memory_bytes: f64,
+    /// Bytes on the media.
+    pub stored_bytes: f64,
+    /// Each station in the longest phase, in the order in which bytes pass them.
+    pub stages: Vec<StageUse>,
+    /// One phase, or more where burst credit ends on the way.
+    pub phases: Vec<Phase>,
+}
+
+/// The prediction of `configuration` on `path`.
+///
+/// # Errors
+/// A number that is not positive or not finite where it has to be, or a codec that the path does not know.
+pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction, Unpredictable> {
+    let codec = checked(path, configuration)?;
+    let direction = configuration.direction;
+    let ceiling = |side| path.side(side).ceiling(direction.way(side));
+    let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
+    let besides = target.fill(configuration.bytes_besides);
+    let fixed_seconds = path.fixed.start + path.fixed.commit * configuration.stripes as f64 + besides;
+
+    let (source_share, target_share) = (crossing(direction.source(), codec), crossing(direction.target(), codec));
+    let totals = TotalRates { source: source.rate(), target: target.rate() };
+    let stations = stations(path, configuration, codec, totals);
+    let unhindered = stations.flow(configuration.buffers, configuration.transfer_bytes, path.evenness);
+    if unhindered.rate.is_infinite() {
+        return Err(unpredictable("path", "no stage of it has a ceiling: nothing limits the speed"));
+    }
+    let mut left = configuration.plain_bytes;
+    let mut phases: Vec<Phase> = Vec::new();
+    // Each phase but the last ends a credit, of which there are two.
+    while left > 0.0 {
+        let allowed = [
+            (source.allows() / source_share, whole_limit(direction.source())),
+            (target.allows() / target_share, whole_limit(direction.target())),
+        ];
+        let slower =
+            |flow: Flow, (rate, limit): (f64, Limit)| if rate < flow.rate { Flow { rate, limit } } else { flow };
+        let flow = allowed.into_iter().fold(unhindered, slower);
+        let (read, written) = (flow.rate * source_share, flow.rate * target_share);
+        let (to_end, ends) = (left / flow.rate, [source.lasts(read), target.lasts(written)]);
+        let seconds = to_end.min(ends[0]).min(ends[1]);
+        source.pass(read, seconds, seconds >= ends[0]);
+        target.pass(written, seconds, seconds >= ends[1]);
+        left = if seconds >= to_end { 0.0 } else { left - seconds * flow.rate };
+        phases.push(Phase { seconds, rate: flow.rate, limit: flow.limit });
+    }
+    let passing: f64 = phases.iter().map(|phase| phase.seconds).sum();
+    let seconds = fixed_seconds + passing;
+    let longest = phases.iter().max_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let limit = longest.map(|phase| phase.limit).filter(|_| fixed_seconds <= passing).unwrap_or(Limit::FixedCosts);
+    let rate = longest.map_or(0.0, |phase| phase.rate);
+    let used = |station: &Station| StageUse { limit: station.limit, utilisation: rate * station.demand };
+    Ok(Prediction {
+        seconds,
+        rate: configuration.plain_bytes / seconds,
+        limit,
+        fixed_seconds,
+        cpu_seconds: configuration.plain_bytes * processor_seconds(path, configuration, codec),
+        memory_bytes: configuration.buffers.count() as f64 * configuration.transfer_bytes
+            + configuration.workers as f64 * codec.context_bytes
+            + path.fixed.memory,
+        stored_bytes: configuration.plain_bytes * codec.stored_share,
+        stages: stations.all().map(used).collect(),
+        phases,
+    })
+}
+
+fn unpredictable(what: impl Into<String>, why: impl Into<String>) -> Unpredictable {
+    Unpredictable { what: what.into(), why: why.into() }
+}
+
+/// The codec, once all numbers are known to be usable.
+fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Result<&'a CodecCost, Unpredictable> {
+    let codec = path.codec(&configuration.codec).ok_or_else(|| {
+        let known: Vec<&str> = path.codecs.iter().map(|codec| codec.name.as_str()).collect();
+        unpredictable(
+            format!("codec {}", configuration.codec),
+            format!("its cost is not known, only that of {}", known.join(", ")),
+        )
+    })?;
+    for (what, value) in [
+        ("plain bytes", configuration.plain_bytes),
+        ("transfer size", configuration.transfer_bytes),
+        ("stripes", configuration.stripes as f64),
+        ("streams of the database", configuration.database_streams as f64),
+        ("queue depth", configuration.queue_depth as f64),
+        ("workers", configuration.workers as f64),
+        ("cores", path.machine.cores),
+        ("throttle", configuration.throttle.unwrap_or(1.0)),
+        ("simultaneous share", path.simultaneous.unwrap_or(1.0)),
+        ("stored share", codec.stored_share),
+    ] {
+        if !(value > 0.0 && value.is_finite()) {
+            return Err(unpredictable(what, format!("{value} is not a number above 0")));
+        }
+    }
+    let buffers = match configuration.buffers {
+        super::Buffers::Through(count) => count,
+        super::Buffers::Split { input, output } => input.min(output),
+    };
+    if buffers == 0 {
+        return Err(unpredictable("buffers", "0: nothing can be in flight without one"));
+    }
+    for (what, value) in [
+        ("bytes besides", configuration.bytes_besides),
+        ("seconds at the start", path.fixed.start),
+        ("seconds for a commit", path.fixed.commit),
+        ("bytes of memory", path.fixed.memory),
+        ("seconds for reading a byte", path.machine.read),
+        ("seconds for writing a byte", path.machine.write),
+        ("seconds for checksums", path.machine.checksum),
+        ("seconds for the cipher", path.machine.cipher),
+        ("seconds for packing", codec.pack),
+        ("seconds for unpacking", codec.unpack),
+        ("bytes of a codec context", codec.context_bytes),
+    ] {
+        if !(value >= 0.0 && value.is_finite()) {
+            return Err(unpredictable(what, format!("{value} is not a number from 0 on")));
+        }
+    }
+    if !(0.0..=1.0).contains(&path.evenness) {
+        return Err(unpredictable("evenness", format!("{} is not from 0 to 1", path.evenness)));
+    }
+    for (name, device) in [("database", &path.database), ("media", &path.media)] {
+        for ceiling in [&device.read, &device.write] {
+            let rates = [ceiling.stream_rate, ceiling.total_rate, ceiling.burst.map_or(1.0, |burst| burst.rate)];
+            let rest = [ceiling.latency, ceiling.burst.map_or(0.0, |burst| burst.credit)];
+            // An infinite rate is one that is not known to be a limit.
+            if rates.iter().any(|rate| rate.is_nan() || *rate <= 0.0)
+                || rest.iter().any(|value| !(*value >= 0.0 && value.is_finite()))
+            {
+                return Err(unpredictable(
+                    format!("ceiling of the {name}"),
+                    "a rate is not above 0, or a latency below 0",
+                ));
+            }
+        }
+    }
+    Ok(codec)
+}

@@ -1,0 +1,230 @@
+//! From a path and a configuration to the stations of a network: their demands (`docs/MODEL.md` §2).
+
+use super::configuration::{Buffers, Configuration, Direction};
+use super::network::{Loop, Visit};
+use super::path::{Ceiling, CodecCost, Path, Side};
+
+/// What sets the speed of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The streams of the database, each at its own ceiling: more readers or writers would help.
+    DatabaseStreams,
+    /// The database's device as a whole.
+    Database,
+    /// The workers: more of them would help.
+    Transform,
+    /// The processors that all stages share.
+    Processor,
+    /// The families, each at its own ceiling: more stripes would help.
+    Stripes,
+    /// The media as a whole.
+    Media,
+    /// The one device that is read and written.
+    SharedDevice,
+    /// `--throttle`.
+    Throttle,
+    /// Too few buffers to keep any stage busy.
+    Pool,
+    /// What does not depend on the amount of data.
+    FixedCosts,
+}
+
+impl Limit {
+    /// The stage of a report's account that this belongs to; `None` where it is between stages.
+    pub fn stage(self, direction: Direction) -> Option<&'static str> {
+        match (self, direction) {
+            (Self::DatabaseStreams | Self::Database | Self::Throttle, Direction::Backup) => Some("source"),
+            (Self::DatabaseStreams | Self::Database | Self::Throttle, Direction::Restore) => Some("target"),
+            (Self::Transform | Self::Processor, _) => Some("transform"),
+            (Self::Stripes | Self::Media, Direction::Backup) => Some("sink"),
+            (Self::Stripes | Self::Media, Direction::Restore) => Some("media"),
+            (Self::SharedDevice | Self::Pool | Self::FixedCosts, _) => None,
+        }
+    }
+
+    /// As it is written in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DatabaseStreams => "database streams",
+            Self::Database => "database volume",
+            Self::Transform => "transform",
+            Self::Processor => "processor",
+            Self::Stripes => "stripes",
+            Self::Media => "media together",
+            Self::SharedDevice => "shared device",
+            Self::Throttle => "throttle",
+            Self::Pool => "pool",
+            Self::FixedCosts => "fixed costs",
+        }
+    }
+}
+
+/// One resource, for one plain byte.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Station {
+    /// What it is.
+    pub limit: Limit,
+    /// Seconds that it is kept busy: one over its ceiling.
+    pub demand: f64,
+    /// Seconds that a buffer is there when it meets no other: longer than `demand` where several are served at a time.
+    pub held: f64,
+}
+
+impl Station {
+    /// One that serves one buffer after the other.
+    fn single(limit: Limit, demand: f64) -> Self {
+        Self { limit, demand, held: demand }
+    }
+}
+
+/// The ceilings of all streams together, as high as they are while credit lasts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TotalRates {
+    /// Of the side that bytes come from, bytes per second.
+    pub source: f64,
+    /// Of the side that bytes go to, bytes per second.
+    pub target: f64,
+}
+
+/// The stations of a job, in the order in which a byte passes them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stations {
+    /// Up to the transform.
+    pub before: Vec<Station>,
+    /// The transform.
+    pub transform: Station,
+    /// Behind it.
+    pub behind: Vec<Station>,
+}
+
+/// What a network of stations does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Flow {
+    /// Plain bytes per second.
+    pub rate: f64,
+    /// What holds it there.
+    pub limit: Limit,
+}
+
+/// Bytes that cross a side for one plain byte.
+pub fn crossing(side: Side, codec: &CodecCost) -> f64 {
+    match side {
+        Side::Database => 1.0,
+        Side::Media => codec.stored_share,
+    }
+}
+
+/// Seconds of a worker for one plain byte.
+fn worker_seconds(path: &Path, configuration: &Configuration, codec: &CodecCost) -> f64 {
+    let packing = match configuration.direction {
+        Direction::Backup => codec.pack,
+        Direction::Restore => codec.unpack,
+    };
+    let cipher = if configuration.encrypted { path.machine.cipher * codec.stored_share } else { 0.0 };
+    packing + path.machine.checksum + cipher
+}
+
+/// Processor seconds of all stages for one plain byte.
+pub fn processor_seconds(path: &Path, configuration: &Configuration, codec: &CodecCost) -> f64 {
+    let direction = configuration.direction;
+    let moving = path.machine.read * crossing(direction.source(), codec)
+        + path.machine.write * crossing(direction.target(), codec);
+    worker_seconds(path, configuration, codec) + moving
+}
+
+/// The stations of `configuration` on `path` under these ceilings of all streams.
+pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, totals: TotalRates) -> Stations {
+    let direction = configuration.direction;
+    let (source, target) = (direction.source(), direction.target());
+    let whole = |side: Side, rate: f64| crossing(side, codec) / rate;
+    let (source_whole, target_whole) = (whole(source, totals.source), whole(target, totals.target));
+    let mut before = vec![streams(path, configuration, codec, source)];
+    let mut behind = vec![streams(path, configuration, codec, target)];
+    match path.simultaneous {
+        None => {
+            before.push(Station::single(whole_limit(source), source_whole));
+            behind.push(Station::single(whole_limit(target), target_whole));
+        }
+        Some(simultaneous) => {
+            let sum = (source_whole + target_whole) / simultaneous;
+            let demand = sum.max(source_whole).max(target_whole);
+            before.push(Station::single(Limit::SharedDevice, demand));
+        }
+    }
+    if let Some(rate) = configuration.throttle {
+        before.push(Station::single(Limit::Throttle, 1.0 / rate));
+    }
+    Stations { before, transform: transform(path, configuration, codec), behind }
+}
+
+/// The name of a side as a whole.
+pub fn whole_limit(side: Side) -> Limit {
+    match side {
+        Side::Database => Limit::Database,
+        Side::Media => Limit::Media,
+    }
+}
+
+fn streams(path: &Path, configuration: &Configuration, codec: &CodecCost, side: Side) -> Station {
+    let ceiling: &Ceiling = path.side(side).ceiling(configuration.direction.way(side));
+    let (limit, count, depth) = match side {
+        Side::Database => (Limit::DatabaseStreams, configuration.database_streams, 1),
+        Side::Media => (Limit::Stripes, configuration.stripes, configuration.queue_depth),
+    };
+    let bytes = crossing(side, codec);
+    // Seconds of one byte in an operation of its own, and of one byte where `depth` operations hide each other's latency.
+    let alone = ceiling.latency / configuration.transfer_bytes + 1.0 / ceiling.stream_rate;
+    let stream = (1.0 / ceiling.stream_rate).max(alone / depth as f64);
+    let demand = bytes * stream / count as f64;
+    Station { limit, demand, held: demand.max(bytes * alone) }
+}
+
+fn transform(path: &Path, configuration: &Configuration, codec: &CodecCost) -> Station {
+    let worker = worker_seconds(path, configuration, codec);
+    let all = processor_seconds(path, configuration, codec);
+    let running = (configuration.workers as f64).min(path.machine.cores);
+    let (by_workers, by_processors) = (worker / running, all / path.machine.cores);
+    let limit = if by_processors > by_workers { Limit::Processor } else { Limit::Transform };
+    let demand = by_workers.max(by_processors);
+    // A buffer is with its worker for the worker's own time, or longer where processors are too few.
+    Station { limit, demand, held: demand.max(worker) }
+}
+
+impl Stations {
+    /// All of them, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Station> {
+        self.before.iter().chain([&self.transform]).chain(&self.behind)
+    }
+
+    /// How fast plain bytes pass with these buffers of `transfer_bytes` each.
+    pub fn flow(&self, buffers: Buffers, transfer_bytes: f64, evenness: f64) -> Flow {
+        match buffers {
+            Buffers::Through(count) => {
+                let all: Vec<Station> = self.all().copied().collect();
+                solve(&all, count, transfer_bytes, evenness)
+            }
+            Buffers::Split { input, output } => {
+                let inner: Vec<Station> = [self.transform].into_iter().chain(self.behind.iter().copied()).collect();
+                let inner = solve(&inner, output, transfer_bytes, evenness);
+                // To the input the transform and all behind it are one station, which holds a buffer no shorter than a worker does.
+                let demand = 1.0 / inner.rate;
+                let rest = Station { limit: inner.limit, demand, held: demand.max(self.transform.held) };
+                let outer: Vec<Station> = self.before.iter().copied().chain([rest]).collect();
+                solve(&outer, input, transfer_bytes, evenness)
+            }
+        }
+    }
+}
+
+fn solve(stations: &[Station], buffers: u64, transfer_bytes: f64, evenness: f64) -> Flow {
+    let visit =
+        |station: &Station| Visit { demand: station.demand * transfer_bytes, held: station.held * transfer_bytes };
+    let of_buffers = Loop(stations.iter().map(visit).collect());
+    let rate = of_buffers.throughput(buffers, evenness) * transfer_bytes;
+    let greatest = stations.iter().max_by(|one, other| one.demand.total_cmp(&other.demand));
+    let limit = match greatest {
+        Some(station) if !of_buffers.is_held_by_its_pool(buffers) => station.limit,
+        _ => Limit::Pool,
+    };
+    Flow { rate, limit }
+}
