@@ -9,7 +9,7 @@ use crate::error::Error;
 const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
-const KNOWN: [(&str, &str, &str); 36] = [
+const KNOWN: [(&str, &str, &str); 37] = [
     // Where an instance gets the keys of its role: nobody was named before.
     (
         "/latest/api/token",
@@ -26,6 +26,7 @@ const KNOWN: [(&str, &str, &str); 36] = [
         "the store does not have this storage class",
         "use one that it has, or leave --storage-class out",
     ),
+    ("BadDigest", "a part did not arrive as it was sent, however often", "look at the network, and run it again"),
     ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),
     ("InvalidAccessKeyId", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
     // versitygw's name for it.

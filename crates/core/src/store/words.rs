@@ -74,7 +74,7 @@ const AZURE: [Words; 21] = [
     ),
 ];
 
-const GOOGLE: [Words; 11] = [
+const GOOGLE: [Words; 10] = [
     ("NoSuchBucket", "there is no such bucket", "check its name, or make it"),
     (
         "AccessDenied",
@@ -93,7 +93,6 @@ const GOOGLE: [Words; 11] = [
         "there are no credentials, or they are not taken",
         "set GOOGLE_APPLICATION_CREDENTIALS to the file with the account's key, or run where an account is attached",
     ),
-    ("BadDigest", "a part did not arrive as it was sent", "look at the network, and run it again"),
     ("ObjectUnderActiveHold", "a hold keeps it", "name another key, or release the hold"),
     ("Connection refused", "nobody listens at the endpoint", "check STORAGE_EMULATOR_HOST and GOOGLE_BASE_URL"),
     ("dns error", "the name of the endpoint cannot be resolved", "check the network, and GOOGLE_BASE_URL"),
