@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
@@ -418,15 +419,39 @@ pub fn tasks(repository: &Repository) -> Result<Vec<KnownTask>> {
     read_tasks(repository)?.into_iter().collect()
 }
 
+/// The runs that were seen to have ended, by what a listing says of their records. None of them ever goes on: so a prune, which asks for the runs
+/// before and after each of its waits, reads the thousands that have ended once, and those that run each time.
+#[derive(Clone, Default)]
+pub(super) struct EndedRuns(Arc<Mutex<HashMap<Entry, TaskRecord>>>);
+
+impl EndedRuns {
+    fn get(&self, entry: &Entry) -> Option<TaskRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(entry).cloned()
+    }
+
+    fn learn(&self, entry: &Entry, record: &TaskRecord) {
+        if !record.state.is_open() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.clone(), record.clone());
+        }
+    }
+}
+
 fn read_tasks(repository: &Repository) -> Result<Vec<Result<KnownTask>>> {
-    let listed = repository.records.list("tasks/")?;
-    let listed: Vec<Entry> = listed.into_iter().filter(|entry| entry.name.ends_with(".json")).collect();
-    let names: Vec<String> = listed.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
-    let mut tasks = Vec::new();
-    for ((entry, name), bytes) in listed.iter().zip(&names).zip(repository.records.read_many(&names)?) {
+    let (mut tasks, mut unread) = (Vec::new(), Vec::new());
+    for entry in repository.records.list("tasks/")?.into_iter().filter(|entry| entry.name.ends_with(".json")) {
+        match repository.ended_runs.get(&entry) {
+            Some(record) => tasks.push(Ok(KnownTask { record, written_at: entry.modified })),
+            None => unread.push(entry),
+        }
+    }
+    let names: Vec<String> = unread.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
+    for ((entry, name), bytes) in unread.iter().zip(&names).zip(repository.records.read_many(&names)?) {
         // Gone since it was listed: somebody prunes.
         let Some(bytes) = bytes? else { continue };
         let record = format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
+        if let Ok(record) = &record {
+            repository.ended_runs.learn(entry, record);
+        }
         tasks.push(record.map(|record| KnownTask { record, written_at: entry.modified }));
     }
     tasks.sort_by_key(|task| task.as_ref().ok().map(|task| (task.record.started_at.clone(), task.record.task)));

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use format::{FORMAT, FamilyRecord, RepositoryRecord, SetRecord};
+use inventory::EndedRuns;
 use records::Records;
 
 /// The record that makes places a repository.
@@ -33,6 +34,8 @@ pub struct Repository {
     pub records: Records,
     /// What its objects are reached through.
     pub stores: Stores,
+    /// What was read of runs that have ended: it is not read again.
+    ended_runs: EndedRuns,
 }
 
 /// The places of the repository that `name` means: one of the configuration, or a directory or prefix itself.
@@ -114,7 +117,15 @@ impl Repository {
     pub fn planned(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
         let records = Records::of(&places[0], stores)?;
         let (name, created_at) = (name.to_owned(), jiff::Timestamp::now().to_string());
-        Ok(Self { name, id: Uuid::nil(), created_at, places, records, stores: stores.clone() })
+        Ok(Self {
+            name,
+            id: Uuid::nil(),
+            created_at,
+            places,
+            records,
+            stores: stores.clone(),
+            ended_runs: EndedRuns::default(),
+        })
     }
 
     fn look(name: &str, places: &[Device], stores: &Stores) -> Result<Option<Self>> {
@@ -123,7 +134,15 @@ impl Repository {
         let record: RepositoryRecord = format::decode(&records.shown(IDENTITY), &bytes)?;
         let (name, places) = (name.to_owned(), places.to_vec());
         let RepositoryRecord { repository_id: id, created_at, .. } = record;
-        Ok(Some(Self { name, id, created_at, places, records, stores: stores.clone() }))
+        Ok(Some(Self {
+            name,
+            id,
+            created_at,
+            places,
+            records,
+            stores: stores.clone(),
+            ended_runs: EndedRuns::default(),
+        }))
     }
 
     /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do.

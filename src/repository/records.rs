@@ -33,7 +33,7 @@ enum Root {
 }
 
 /// One name in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The last part of its name.
     pub name: String,

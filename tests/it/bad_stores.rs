@@ -409,6 +409,27 @@ mod object_store {
         }
     }
 
+    /// A busy repository has thousands of them, and a prune asks four times who runs.
+    #[test]
+    fn a_prune_reads_what_a_run_that_has_ended_says_of_itself_once() {
+        let (world, store) = (world(), store());
+        for _ in 0..3 {
+            run(&world, &store.environment(), "backup sqlite:app.db --repo night").done();
+        }
+        run(&world, &store.environment(), "verify --repo night").done();
+        let ended: Vec<String> = keys(&store).into_iter().filter(|key| key.contains("/tasks/")).collect();
+        assert_eq!(ended.len(), 4, "{ended:?}");
+        let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+        let pruned =
+            run(&world, &store.environment_at(proxy.endpoint()), "prune --repo night --confirm --grace 0s --json");
+        assert_eq!(pruned.done().json()["deleted"].as_array().unwrap().len(), 2);
+        let asked = proxy.requests();
+        for key in ended {
+            let times = asked.iter().filter(|seen| seen.request.method == "GET" && seen.request.path.ends_with(&key));
+            assert_eq!(times.count(), 1, "{key}");
+        }
+    }
+
     #[test]
     fn of_two_prunes_at_once_in_a_store_one_works_and_the_other_says_who_it_is() {
         let (world, store) = (world(), store());
