@@ -95,6 +95,8 @@ pub struct RepositoryConfig {
     pub lock_mode: Option<String>,
     /// `--max-parts`.
     pub max_parts: Option<u64>,
+    /// Databases that are backed up no more: `fullbore check` does not wait for new backups of them.
+    pub retired: Vec<String>,
     /// What `fullbore prune` leaves.
     pub keep: Option<KeepRules>,
 }

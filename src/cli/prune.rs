@@ -59,8 +59,10 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     let time = |flag: &str, text: &Option<String>| -> Result<Option<Duration>> {
         text.as_ref().map(|text| units::duration(flag, text)).transpose()
     };
+    let configured = config.repository.get(&args.repo).map(|repository| repository.retired.clone());
     let request = check::Request {
         database: args.database.clone(),
+        retired: args.retired.iter().cloned().chain(configured.into_iter().flatten()).collect(),
         max_age: time("--max-age", &args.max_age)?,
         max_unproven: time("--max-unproven", &args.max_unproven)?,
     };

@@ -138,6 +138,10 @@ pub struct Check {
     /// A whole chain was verified, or restored by restore-test, no longer ago: 8d.
     #[arg(long, value_name = "TIME")]
     pub max_unproven: Option<String>,
+    /// A database that is backed up no more: how old its backups are does not count, only whether they are good; may be given more than once. In
+    /// the configuration: retired = ["old.db"] below [repository.NAME].
+    #[arg(long, value_name = "DATABASE")]
+    pub retired: Vec<String>,
     /// Write what was found into this file, as Prometheus reads it; also when the repository cannot be reached.
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,

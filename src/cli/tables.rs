@@ -139,7 +139,11 @@ pub fn standings(standings: &[Standing]) -> String {
             of.proven_at.clone().unwrap_or_else(|| "never".to_owned()),
             of.sets.to_string(),
             show_bytes(of.stored_bytes),
-            if of.problems.is_empty() { "good".to_owned() } else { "NOT GOOD".to_owned() },
+            match (of.problems.is_empty(), of.retired) {
+                (true, false) => "good".to_owned(),
+                (true, true) => "good, retired".to_owned(),
+                (false, _) => "NOT GOOD".to_owned(),
+            },
         ]);
     }
     table.to_string()

@@ -295,6 +295,32 @@ fn last_night_is_good_when_it_is_young_and_proven() {
 }
 
 #[test]
+fn of_a_database_that_is_backed_up_no_more_only_harm_is_told() {
+    let world = world();
+    chain(&world, 1);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let line = "check --repo night --max-age 1s --max-unproven 1s";
+    world.run(line).refused(1, "--repo night", "its newest backup is");
+    let good = world.run(&format!("{line} --retired app --json")).done().json();
+    assert_eq!((&good[0]["retired"], &good[0]["sets"]), (&true.into(), &2.into()), "{good}");
+    let text = String::from_utf8(world.read("fullbore.toml")).unwrap();
+    let retired = text.replacen("[repository.night]\n", "[repository.night]\nretired = [\"app.db\"]\n", 1);
+    world.write("fullbore.toml", retired.as_bytes());
+    assert!(world.run(line).done().text().contains("retired"));
+    // One family is damaged: that is told of a retired database as well.
+    let full = world.names("a").into_iter().find(|name| name.contains("-full-")).unwrap();
+    let mut bytes = world.read(&format!("a/{full}"));
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    world.write(&format!("a/{full}"), &bytes);
+    world.run("verify --repo night").with_code(3);
+    world.run(line).refused(1, "--repo night", "was found damaged");
+    // Mistyped, it silences nothing.
+    world.write("fullbore.toml", text.as_bytes());
+    world.run(&format!("{line} --retired ap")).refused(1, "--repo night", "its newest backup is");
+}
+
+#[test]
 fn lost_records_are_made_again_from_the_media() {
     let world = world();
     let ids_before = chain(&world, 1);

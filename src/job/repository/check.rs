@@ -10,7 +10,7 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 
 use super::Setting;
-use super::databases::{Names, of_database};
+use super::databases::{Names, is_known, of_database};
 use crate::chain::{self, Choice, show_time};
 use crate::job::{Conduct, media};
 use crate::repository::inventory::StoredSet;
@@ -21,6 +21,8 @@ use crate::units::show_duration;
 pub struct Request {
     /// `--database`; nothing: each of them.
     pub database: Option<String>,
+    /// `--retired`, and those of the configuration: no new backups of these are expected, and what there is has to be good still.
+    pub retired: Vec<String>,
     /// `--max-age`: the newest whole chain is no older.
     pub max_age: Option<Duration>,
     /// `--max-unproven`: a chain was verified or restored no longer ago.
@@ -47,6 +49,8 @@ pub struct Standing {
     pub proven_at: Option<String>,
     /// How long ago.
     pub unproven_s: Option<u64>,
+    /// It is backed up no more: neither age counts.
+    pub retired: bool,
     /// Whole sets.
     pub sets: usize,
     /// Bytes of all its sets.
@@ -75,14 +79,28 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
     let names = Names::of(&inventory.sets);
     let name = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));
     let known: BTreeSet<_> = sets.iter().map(|set| name(set)).collect();
-    let of = |(engine, database): (String, String)| {
-        let ours = sets.iter().copied().filter(|set| name(set) == (engine.clone(), database.clone()));
-        standing(engine.clone(), database.clone(), &ours.collect::<Vec<_>>(), request, now)
+    let mut retired = BTreeSet::new();
+    // One that fits nothing has no sets any more; or it is mistyped, and then the database that was meant is still complained of.
+    for wanted in request.retired.iter().filter(|wanted| is_known(&inventory.sets, wanted)) {
+        let of_it =
+            of_database(&inventory.sets, Some(wanted)).map_err(|error| error.noting("it is said to be retired"))?;
+        retired.extend(of_it.first().map(|set| name(set)));
+    }
+    let of = |named: (String, String)| {
+        let ours = sets.iter().copied().filter(|set| name(set) == named);
+        standing(&named, &ours.collect::<Vec<_>>(), request, retired.contains(&named), now)
     };
     Ok(known.into_iter().map(of).collect())
 }
 
-fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Request, now: i64) -> Standing {
+fn standing(
+    (engine, database): &(String, String),
+    sets: &[&StoredSet],
+    request: &Request,
+    retired: bool,
+    now: i64,
+) -> Standing {
+    let expected = |most: Option<Duration>| most.filter(|_| !retired);
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
     let newest = chain::choose(&known, &Choice { latest: true, ..Choice::default() });
     let ago = |time: i64| Duration::from_micros(now.saturating_sub(time).max(0).cast_unsigned());
@@ -94,7 +112,7 @@ fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Req
             None
         }
     };
-    if let (Some(last), Some(most)) = (last, request.max_age)
+    if let (Some(last), Some(most)) = (last, expected(request.max_age))
         && ago(last.stored_at) > most
     {
         problems.push(format!(
@@ -105,7 +123,7 @@ fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Req
         ));
     }
     let proven_at = proven(sets);
-    match (request.max_unproven, proven_at) {
+    match (expected(request.max_unproven), proven_at) {
         (Some(most), Some(at)) if ago(at) > most => problems.push(format!(
             "no chain of it was proven for {}, since {}; at most {} were wanted",
             shown(ago(at)),
@@ -129,13 +147,14 @@ fn standing(engine: String, database: String, sets: &[&StoredSet], request: &Req
     let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
     problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));
     Standing {
-        engine,
-        database,
+        engine: engine.clone(),
+        database: database.clone(),
         backup_set_id: last.map(|set| set.record.backup_set_id.to_string()),
         stored_at: last.map(|set| show_time(set.stored_at)),
         age_s: last.map(|set| ago(set.stored_at).as_secs()),
         proven_at: proven_at.map(show_time),
         unproven_s: proven_at.map(|at| ago(at).as_secs()),
+        retired,
         sets: sets.iter().filter(|set| set.incomplete.is_none()).count(),
         stored_bytes: sets.iter().map(|set| set.stored_bytes()).sum(),
         problems,

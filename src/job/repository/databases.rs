@@ -61,6 +61,17 @@ pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Opt
     })
 }
 
+/// True when a set is of a database of this name, or of a file that is called so.
+pub(super) fn is_known(sets: &[StoredSet], wanted: &str) -> bool {
+    let names = Names::of(sets);
+    sets.iter().any(|set| is_called(set, wanted) || names.name(&set.record) == wanted)
+}
+
+fn is_called(set: &StoredSet, wanted: &str) -> bool {
+    let path = Path::new(&set.record.database);
+    set.record.database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
+}
+
 /// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
 ///
 /// # Errors
@@ -73,10 +84,7 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
     }
     let fits = |sets: &[&StoredSet]| match wanted {
         None => true,
-        Some(wanted) => sets.iter().any(|set| {
-            let path = Path::new(&set.record.database);
-            set.record.database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
-        }),
+        Some(wanted) => sets.iter().any(|set| is_called(set, wanted)),
     };
     let shown = || known.keys().map(|(engine, name)| format!("\n    {engine} `{name}`")).collect::<String>();
     let is_exact = |(_, name): &(&str, String)| wanted == Some(&name[..]);
