@@ -492,8 +492,10 @@ fn a_signal_while_the_restored_server_starts_ends_it_too() {
         let mut entries = fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().path());
         entries.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&mine))
     };
-    wait_until("the private server starts", || private().is_some_and(|private| private.join("pid").exists()));
-    let server = fs::read_to_string(private().unwrap().join("pid")).unwrap();
+    // The file is there before its number.
+    let pid = || fs::read_to_string(private()?.join("pid")).ok().filter(|pid| pid.ends_with('\n'));
+    wait_until("the private server starts", || pid().is_some());
+    let server = pid().unwrap();
     running.signal("INT");
     running.wait().with_code(130);
     assert!(private().is_none() && !Path::new("/proc").join(server.trim()).exists(), "{server}");
