@@ -433,20 +433,23 @@ mod tests {
         let expected: Vec<u8> = (0..LOG_MAX + 1_234_567).map(|at| (at * 7 % 251) as u8).collect();
         for buffer in [(1 << 20) - PIECE_UNIT, (64 << 10) - PIECE_UNIT] {
             let work = work();
-            let got = std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    let mut offset = 0;
+            let (got, longest) = std::thread::scope(|scope| {
+                let longest = scope.spawn(|| {
+                    let (mut offset, mut longest) = (0, 0);
                     for part in expected.chunks(99_991) {
                         work.give_log(offset, part).unwrap();
                         offset += part.len() as u64;
-                        assert!(work.lock().log.len() <= LOG_MAX / LOG_CHUNK);
+                        longest = longest.max(work.lock().log.len());
                     }
                     work.end_log();
                     work.end();
+                    longest
                 });
-                read_all(&work, buffer)
+                (read_all(&work, buffer), longest.join().unwrap())
             });
             assert!(got.len() == 1 && got[&LOG] == expected);
+            // And the one of which a reader had a part in its hands meanwhile.
+            assert!(longest <= LOG_MAX / LOG_CHUNK + 1, "{longest} chunks");
         }
     }
 
