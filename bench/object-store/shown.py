@@ -98,7 +98,7 @@ def markdown(result):
 
 
 def write(result, options):
-    """Overwritten after each server, so that what was measured is kept."""
+    """Overwritten after each group, so that what was measured is kept."""
     part = set(options.group) != {"backup", "restore", "tools"} or options.only or len(options.server) < 2
     name = f"object-store-{result['date'][:10]}" + ("-quick" if options.quick else "") + ("-part" if part else "")
     stem = os.path.join(ROOT, "bench", "results", name)

@@ -397,6 +397,30 @@ fn bytes_that_are_wrong_on_the_way_are_never_taken_for_the_backup() {
 }
 
 #[test]
+fn parts_are_hashed_for_their_signature_where_that_was_asked_for_and_nobody_writes_without_an_account() {
+    let (world, store) = (large(), store());
+    let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
+    for (said, hashed) in [("true", false), ("false", true)] {
+        let mut variables = store.environment_at(proxy.endpoint());
+        variables.push(("AWS_UNSIGNED_PAYLOAD", said.to_owned()));
+        let before = proxy.requests().len();
+        run_with(&world, &variables, &format!("backup sqlite:app.db --to s3://media/{said}.bore --compression none"))
+            .done();
+        let parts: Vec<_> = proxy.requests().split_off(before);
+        let parts = parts.iter().filter(|seen| seen.request.parameter("partNumber").is_some());
+        let hashes: Vec<&str> = parts.map(|seen| seen.request.header("x-amz-content-sha256").unwrap()).collect();
+        assert!(!hashes.is_empty() && hashes.iter().all(|hash| (*hash != "UNSIGNED-PAYLOAD") == hashed), "{hashes:?}");
+        assert_restores(&world, &store, &format!("--from s3://media/{said}.bore"));
+        store.client().delete("media", &format!("{said}.bore"));
+    }
+    let mut variables = store.environment();
+    variables.push(("AWS_SKIP_SIGNATURE", "true".to_owned()));
+    let ended = run_with(&world, &variables, "backup sqlite:app.db --to s3://media/nobody.bore");
+    ended.refused(1, "s3://media/nobody.bore", "AWS_SKIP_SIGNATURE is set");
+    assert_nothing_is_left(&store);
+}
+
+#[test]
 fn an_object_that_is_cut_replaced_or_gone_is_named() {
     let (world, store) = (World::with_database(), store());
     run(&world, &store, "backup sqlite:app.db --to s3://media/1.bore --to s3://media/2.bore").done();

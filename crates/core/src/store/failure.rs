@@ -9,7 +9,7 @@ use crate::error::Error;
 const WORDS_MAX: usize = 300;
 
 /// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
-const KNOWN: [(&str, &str, &str); 37] = [
+const KNOWN: [(&str, &str, &str); 38] = [
     // Where an instance gets the keys of its role: nobody was named before.
     (
         "/latest/api/token",
@@ -25,6 +25,11 @@ const KNOWN: [(&str, &str, &str); 37] = [
         "InvalidStorageClass",
         "the store does not have this storage class",
         "use one that it has, or leave --storage-class out",
+    ),
+    (
+        "AnonymousWrite",
+        "AWS_SKIP_SIGNATURE is set, and nobody writes a backup without an account",
+        "unset it, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     ),
     ("BadDigest", "a part did not arrive as it was sent, however often", "look at the network, and run it again"),
     ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),

@@ -66,7 +66,7 @@ pub(super) async fn write_part(
 ) -> object_store::Result<PartId> {
     let (number, crc) = ((number + 1).to_string(), crc32c_of(&payload));
     let raw = signed.raw(store, Method::PUT, path, &[("partNumber", &number), ("uploadId", upload)]).await?;
-    let request = signed.signed(store, raw.header(CHECKSUM, &shown(crc)).body(payload), false).await?;
+    let request = signed.signed_part(store, raw.header(CHECKSUM, &shown(crc)).body(payload)).await?;
     let answer = done(signed.client(), request, path).await?;
     let tag = answer.header("etag").ok_or_else(|| generic("the answer to a part has no ETag"))?;
     let theirs = answer.header(CHECKSUM).and_then(read_checksum);
@@ -88,7 +88,7 @@ pub(super) async fn complete(
         parts.push(write_part(signed, store, path, upload, 0, PutPayload::new()).await?);
     }
     let raw = signed.raw(store, Method::POST, path, &[("uploadId", upload)]).await?;
-    let request = signed.signed(store, raw.body(PutPayload::from(list_of(&parts))), true).await?;
+    let request = signed.signed(store, raw.body(PutPayload::from(list_of(&parts)))).await?;
     let answer = done(signed.client(), request, path).await?;
     // The answer begins before the store is done: what went wrong afterwards stands in a success.
     if answer.body.contains("<Error>") { Err(refused(&answer, path)) } else { Ok(()) }

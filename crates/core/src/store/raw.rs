@@ -38,6 +38,11 @@ impl Raw {
         self
     }
 
+    /// The body.
+    pub fn payload(&self) -> &PutPayload {
+        &self.body
+    }
+
     /// As it is signed and sent.
     pub fn request(self) -> object_store::Result<HttpRequest> {
         let length = self.body.content_length();

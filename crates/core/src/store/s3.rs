@@ -9,12 +9,13 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::signer::Method;
 use object_store::{
-    Attribute, Attributes, Certificate, ClientOptions, HeaderMap, HeaderValue, PutMultipartOptions, PutPayload, TagSet,
+    Attribute, Attributes, Certificate, ClientOptions, Error as StoreError, HeaderMap, HeaderValue,
+    PutMultipartOptions, PutPayload, TagSet,
 };
 
 use super::client::{Manner, SET};
 use super::object_options::{Encryption, ObjectLock, ObjectOptions};
-use super::signed::{Answer, Signed};
+use super::signed::{Answer, Manners, Signed};
 use super::{Control, explained, multipart, profile};
 use crate::error::{Error, Result};
 
@@ -36,7 +37,9 @@ pub(super) struct S3 {
     pub encryption: Option<Encryption>,
     pub parts_most: u64,
     options: ClientOptions,
-    region: Option<String>,
+    manners: Manners,
+    /// `AWS_SKIP_SIGNATURE`: whoever asks is nobody.
+    anonymous: bool,
     signed: Mutex<Option<Arc<Signed>>>,
 }
 
@@ -64,7 +67,13 @@ impl S3 {
             builder = builder.with_config(key, value);
         }
         builder = builder.with_bucket_name(name).with_client_options(options.clone());
-        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let says = |key: AmazonS3ConfigKey, word: &str| builder.get_config_value(&key).as_deref() == Some(word);
+        let manners = Manners {
+            region: builder.get_config_value(&AmazonS3ConfigKey::Region),
+            signs_parts: says(AmazonS3ConfigKey::UnsignedPayload, "false"),
+            pays: says(AmazonS3ConfigKey::RequestPayer, "true"),
+        };
+        let anonymous = says(AmazonS3ConfigKey::SkipSignature, "true");
         let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
         let mut said = multipart::beginning();
         said.extend(control.objects.lock.as_ref().map(lock_headers).unwrap_or_default());
@@ -74,11 +83,15 @@ impl S3 {
         let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
         let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
         let signed = Mutex::default();
-        Ok(Self { store, beginning, encryption, parts_most, options, region, signed })
+        Ok(Self { store, beginning, encryption, parts_most, options, manners, anonymous, signed })
     }
 
     /// Begins an object of the media set `set`.
     pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
+        if self.anonymous {
+            let source = "<Code>AnonymousWrite</Code>".into();
+            return Err(StoreError::PermissionDenied { path: path.to_string(), source });
+        }
         let mut attributes = Attributes::from_iter([(Attribute::Metadata(SET.into()), set.to_owned())]);
         if let Some(class) = &objects.storage_class {
             attributes.insert(Attribute::StorageClass, class.clone().into());
@@ -122,7 +135,7 @@ impl S3 {
         if let Some(signed) = &*signed {
             return Ok(Arc::clone(signed));
         }
-        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.region.clone())?))))
+        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.manners.clone())?))))
     }
 }
 

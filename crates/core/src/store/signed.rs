@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -73,17 +74,27 @@ impl Answer {
     }
 }
 
+/// How requests are signed, as the environment says it to the crate.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Manners {
+    /// `AWS_REGION`; us-east-1 where nothing is said.
+    pub region: Option<String>,
+    /// `AWS_UNSIGNED_PAYLOAD=false`: parts are hashed for the signature too.
+    pub signs_parts: bool,
+    /// `AWS_REQUEST_PAYER`: whoever asks pays.
+    pub pays: bool,
+}
+
 /// Sends them.
 #[derive(Debug)]
 pub(super) struct Signed {
     client: HttpClient,
-    region: String,
+    manners: Manners,
 }
 
 impl Signed {
-    pub fn new(options: &ClientOptions, region: Option<String>) -> object_store::Result<Self> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(Self { client, region: region.unwrap_or_else(|| "us-east-1".to_owned()) })
+    pub fn new(options: &ClientOptions, manners: Manners) -> object_store::Result<Self> {
+        Ok(Self { client: ReqwestConnector::default().connect(options)?, manners })
     }
 
     /// One try. What went wrong on the way, and what the store may answer otherwise next time, is [`StoreError::Generic`].
@@ -101,7 +112,7 @@ impl Signed {
             let sum = STANDARD.encode(crc32c(body.as_bytes()).to_be_bytes());
             raw = raw.header("x-amz-checksum-crc32c", &sum).body(PutPayload::from(body.to_owned()));
         }
-        answer(&self.client, self.signed(store, raw, true).await?).await
+        answer(&self.client, self.signed(store, raw).await?).await
     }
 
     /// A request before it is signed.
@@ -119,12 +130,29 @@ impl Signed {
         Ok(Raw::new(method, url.into(), query))
     }
 
-    /// The request as it is sent. A part is not in its signature, for it has a checksum, which costs a tenth of the hash.
-    pub async fn signed(&self, store: &AmazonS3, raw: Raw, signs_body: bool) -> object_store::Result<HttpRequest> {
+    /// The request as it is sent, its body hashed for the signature.
+    pub async fn signed(&self, store: &AmazonS3, raw: Raw) -> object_store::Result<HttpRequest> {
+        self.signed_over(store, raw, true, None).await
+    }
+
+    /// The same of a part, which has a checksum: that costs a tenth of the hash, which is made only where it was asked for.
+    pub async fn signed_part(&self, store: &AmazonS3, raw: Raw) -> object_store::Result<HttpRequest> {
+        let hash = self.manners.signs_parts.then(|| sha256(raw.payload()));
+        self.signed_over(store, raw, self.manners.signs_parts, hash.as_ref().map(AsRef::as_ref)).await
+    }
+
+    async fn signed_over(
+        &self,
+        store: &AmazonS3,
+        raw: Raw,
+        signs_body: bool,
+        hash: Option<&[u8]>,
+    ) -> object_store::Result<HttpRequest> {
         let mut request = raw.request()?;
         let credential = store.credentials().get_credential().await?;
-        let authorizer = AwsAuthorizer::new(&credential, "s3", &self.region).with_sign_payload(signs_body);
-        authorizer.try_authorize(&mut request, None)?;
+        let region = self.manners.region.as_deref().unwrap_or("us-east-1");
+        let authorizer = AwsAuthorizer::new(&credential, "s3", region).with_sign_payload(signs_body);
+        authorizer.with_request_payer(self.manners.pays).try_authorize(&mut request, hash)?;
         Ok(request)
     }
 
@@ -132,6 +160,12 @@ impl Signed {
     pub fn client(&self) -> &HttpClient {
         &self.client
     }
+}
+
+fn sha256(payload: &PutPayload) -> digest::Digest {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    payload.iter().for_each(|bytes| hash.update(bytes));
+    hash.finish()
 }
 
 /// Sends a request; its answer, with what a service may say otherwise next time as [`StoreError::Generic`].
