@@ -189,13 +189,6 @@ fn assert_the_log_leads_to_now(source: &Server, restored: &Server, position: &se
     assert_eq!(of(restored), of(source));
 }
 
-/// Pages are written as soon as they change, so that the redo log of a copy is short: it is stored whole each time.
-fn flush_all(server: &Server) {
-    server.sql("SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0");
-    let dirty = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_buffer_pool_pages_dirty'";
-    wait_until("no page is dirty", || server.sql(dirty).trim() == "0");
-}
-
 #[test]
 fn a_differential_of_a_busy_server_comes_back_with_its_full_and_holds_what_changed() {
     let world = World::new();
@@ -204,7 +197,7 @@ fn a_differential_of_a_busy_server_comes_back_with_its_full_and_holds_what_chang
         "USE shop; CREATE TABLE renamed AS SELECT * FROM quiet; CREATE TABLE dropped AS SELECT * FROM quiet; \
          CREATE TABLE emptied AS SELECT * FROM quiet; CREATE TABLE rebuilt AS SELECT * FROM quiet",
     );
-    flush_all(&source);
+    source.flush_pages();
     backup(&world, &source, "--to a/ --to a/ --compression none").done();
     world.run("verify --from a").done();
     let writers = Writers::start(&source);

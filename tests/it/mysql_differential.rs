@@ -187,6 +187,7 @@ fn files_below(root: &Path) -> Vec<PathBuf> {
 fn of_a_server_where_little_changed_a_differential_is_small_and_comes_back_whole() {
     let world = World::new();
     let source = server(&world);
+    source.flush_pages();
     let full = backup(&world, &source, "--to a/ --to a/ --compression none").done().json();
     world.run("verify --from a").done();
     source.sql("UPDATE shop.large SET body = 'changed' WHERE id IN (3, 3000, 9000)");

@@ -199,6 +199,14 @@ impl Server {
         output(self.client().args(["--batch", "--skip-column-names", "--execute", statements]))
     }
 
+    /// Has every changed page written to its file, now and from now on, and waits until that is so. A copy of the files that is taken before
+    /// has old pages and the redo log that makes them new: the log is stored whole, and a differential stores those pages again.
+    pub fn flush_pages(&self) {
+        self.sql("SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0");
+        let dirty = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'";
+        wait_until("no page is dirty", || self.sql(dirty).trim().ends_with("\t0"));
+    }
+
     /// The server's own command-line client with root's account: over the socket, unless `--protocol=tcp` follows.
     pub fn client(&self) -> Command {
         let mut client = Command::new(&self.description.client);
