@@ -50,19 +50,22 @@ pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 's
 ///
 /// # Errors
 /// That of the first item, in their order, of which `work` failed; a thread that cannot be started.
-pub fn side_by_side<T: Sync, R: Send>(
+pub fn side_by_side<T: Send, R: Send>(
     name: &str,
-    items: &[T],
-    work: impl Fn(usize, &T) -> Result<R> + Sync,
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(usize, T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let work = &work;
     std::thread::scope(|scope| {
         let start = |(at, item)| start_in(scope, &format!("{name} {}", at + 1), move || work(at, item));
         // All of them are started before the first is waited for.
-        let started: Vec<_> = items.iter().enumerate().map(start).collect();
-        let ended =
-            started.into_iter().map(|thread| thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        ended.collect()
+        let started: Vec<_> = items.into_iter().enumerate().map(start).collect();
+        // And all are waited for, also after an error.
+        let ended: Vec<Result<R>> = started
+            .into_iter()
+            .map(|thread| thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        ended.into_iter().collect()
     })
 }
 
@@ -112,12 +115,12 @@ mod tests {
 
     #[test]
     fn what_is_done_side_by_side_comes_in_order_and_the_first_error_is_told() {
-        let doubled = side_by_side("twice", &[3, 1, 2], |at, item| Ok((at, item * 2))).unwrap();
+        let doubled = side_by_side("twice", [3, 1, 2], |at, item| Ok((at, item * 2))).unwrap();
         assert_eq!(doubled, [(0, 6), (1, 2), (2, 4)]);
         let all = std::sync::Barrier::new(3);
-        let failed = side_by_side("fails", &["item a", "item b", "item c"], |at, item| {
+        let failed = side_by_side("fails", ["item a", "item b", "item c"], |at, item| {
             all.wait(); // All are under way.
-            if at == 0 { Ok(()) } else { Err(Error::refused(*item, "is wrong", "")) }
+            if at == 0 { Ok(()) } else { Err(Error::refused(item, "is wrong", "")) }
         });
         let text = failed.unwrap_err().to_string();
         assert!(text.contains("item b") && text.contains("is wrong"), "{text}");

@@ -228,13 +228,7 @@ fn publish_all(sinks: &mut [&mut dyn Sink]) -> Result<()> {
     if sinks.iter().any(|sink| sink.leisure().is_zero()) {
         return sinks.iter_mut().try_for_each(|sink| sink.publish());
     }
-    thread::scope(|scope| {
-        let publishing: Vec<_> =
-            sinks.iter_mut().map(|sink| threads::start_in(scope, "publisher", move || sink.publish())).collect();
-        // All of them are waited for, also after an error: the first one counts.
-        let published: Vec<Result<()>> = publishing.into_iter().map(|thread| join(thread?)).collect();
-        published.into_iter().collect()
-    })
+    threads::side_by_side("publisher", sinks, |_, sink| sink.publish()).map(drop)
 }
 
 /// What a thread ended with; a panic there goes on here.

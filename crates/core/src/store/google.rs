@@ -5,8 +5,6 @@
 //! Public sources: Cloud Storage documentation, XML API (Initiate a multipart upload, Object upload part, List multipart uploads,
 //! List parts, x-goog-hash), "Multipart uploads", "Request preconditions".
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use object_store::client::{HttpClient, HttpConnector, HttpRequest, ReqwestConnector};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::multipart::{MultipartStore, PartId};
@@ -15,10 +13,10 @@ use object_store::signer::Method;
 use object_store::{Attribute, Attributes, Error as StoreError, PutMultipartOptions, PutPayload};
 
 use super::client::{Manner, SET};
+use super::multipart::{crc32c_of, shown};
 use super::raw::{Raw, done};
 use super::signed::{Answer, answer, encoded, generic};
 use super::{Control, EMULATOR, explained};
-use crate::checksum::Crc32c;
 use crate::error::{Error, Result};
 
 /// The most parts of an object.
@@ -43,9 +41,7 @@ pub(super) struct Google {
 
 /// The checksum of a part as the service is told it: CRC-32C, the highest byte first.
 fn crc32c(body: &PutPayload) -> String {
-    let mut crc = Crc32c::new();
-    body.iter().for_each(|bytes| crc.update(bytes));
-    format!("crc32c={}", STANDARD.encode(crc.finish().to_be_bytes()))
+    format!("crc32c={}", shown(crc32c_of(body)))
 }
 
 /// The address of an emulator as its variable says it, with or without a scheme.
@@ -135,6 +131,9 @@ impl Google {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     #[test]

@@ -18,7 +18,7 @@ use super::signed::{Signed, generic};
 use crate::checksum::Crc32c;
 
 /// The header that carries the checksum of a part, and comes back from a store that has compared it.
-const CHECKSUM: &str = "x-amz-checksum-crc32c";
+pub(super) const CHECKSUM: &str = "x-amz-checksum-crc32c";
 /// What the request that begins an upload says of its parts.
 const ALGORITHM: (&str, &str) = ("x-amz-checksum-algorithm", "CRC32C");
 
@@ -36,7 +36,8 @@ pub fn crc32c_of(payload: &PutPayload) -> u32 {
     crc.finish()
 }
 
-fn shown(crc: u32) -> String {
+/// As headers and lists of parts have it: its highest byte first, in base64.
+pub(super) fn shown(crc: u32) -> String {
     STANDARD.encode(crc.to_be_bytes())
 }
 

@@ -7,8 +7,6 @@
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use jiff::Timestamp;
@@ -18,9 +16,8 @@ use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 use object_store::{ClientOptions, Error as StoreError, HeaderMap, PutPayload};
 
-use super::multipart::read_checksum;
+use super::multipart::{CHECKSUM, crc32c_of, read_checksum, shown};
 use super::raw::Raw;
-use crate::checksum::crc32c;
 
 /// The longest answer that is read, in bytes: a page of a thousand uploads or parts is well below.
 const ANSWER_MOST: usize = 8 << 20;
@@ -109,8 +106,8 @@ impl Signed {
         let mut raw = self.raw(store, method, path, query).await?;
         if !body.is_empty() {
             // Amazon's S3 takes no lock without a checksum of what asks for it.
-            let sum = STANDARD.encode(crc32c(body.as_bytes()).to_be_bytes());
-            raw = raw.header("x-amz-checksum-crc32c", &sum).body(PutPayload::from(body.to_owned()));
+            let payload = PutPayload::from(body.to_owned());
+            raw = raw.header(CHECKSUM, &shown(crc32c_of(&payload))).body(payload);
         }
         answer(&self.client, self.signed(store, raw).await?).await
     }
