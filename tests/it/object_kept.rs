@@ -187,11 +187,11 @@ mod object_store {
         let (world, store) =
             (World::with_database(), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new().max_parts(10)));
         store.make_bucket("media");
-        let more = "CREATE TABLE more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) \
+        let more = "CREATE TABLE more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 180) \
                     SELECT i, randomblob(1000000) AS blob FROM n";
         database::sql(&world.at("app.db"), more);
         let line = "backup sqlite:app.db --to s3://media/app.bore --compression none";
-        // Of 8 MiB each it takes thirteen.
+        // Of 16 MiB each it takes eleven.
         run(&world, &store, line).refused(1, "s3://media/app.bore", "--max-parts");
         assert_eq!((keys(&store), store.uploads("media")), (Vec::new(), Vec::new()));
         let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Pass);

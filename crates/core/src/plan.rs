@@ -110,6 +110,8 @@ pub struct Plan {
     pub workers: usize,
     /// Writes in flight per family.
     pub queue_depth: usize,
+    /// Bytes of a part where families go into an object store; 0 where none does.
+    pub part_size: u64,
     /// Buffers that readers fill.
     pub input_buffers: usize,
     /// Buffers that blocks are packed into, with each worker's own.
@@ -122,12 +124,13 @@ pub struct Plan {
 
 /// Bytes of parts under way and of those that are filling, of all stripes into object stores together: beyond them a plan does not grow
 /// by itself.
-const PARTS_MEMORY: u64 = 128 << 20;
-/// Parts of all stripes together that are under way in a store at a time, apart from the one in each stripe that is filling.
-const PARTS_UNDER_WAY: u64 = 4;
+const PARTS_MEMORY: u64 = 192 << 20;
 /// Bytes that are read ahead of an object, and of all objects together.
 const RANGES_OF_ONE: u64 = 32 << 20;
 const RANGES_OF_ALL: u64 = 64 << 20;
+/// Bytes of unpacked blocks that wait for the target beside those of a restore from files. A range comes all at once, and its blocks are
+/// unpacked faster than they are written: where they have no room, the buffers of the range do not go home, and the next one is not asked for.
+const UNPACKED_AT_ONCE: u64 = 16 << 20;
 
 const MOST_THREADS: usize = 256;
 const MOST_QUEUE_DEPTH: usize = 256;
@@ -139,13 +142,13 @@ impl Plan {
     }
 
     /// The same where devices take what they are given in parts of so many bytes, as object stores do: there are buffers for one that
-    /// is filling in each stripe, and for some under way.
+    /// is filling in each stripe, and for those under way.
     pub fn backup_in_parts(
         knobs: &Knobs,
         stripes: usize,
         compression: Compression,
         differential: bool,
-        part: u64,
+        part_size: u64,
     ) -> Result<Self> {
         if !(1..=64).contains(&stripes) {
             return Err(Error::usage(
@@ -162,7 +165,7 @@ impl Plan {
         let least_input = readers + workers;
         let least_output = stripes + workers * per_worker;
         let transfer_size = knobs.transfer_size.bytes();
-        let parts = (part * (stripes as u64 + PARTS_UNDER_WAY)).min(PARTS_MEMORY) / u64::from(transfer_size);
+        let parts = (part_size * (stripes * (1 + queue_depth)) as u64).min(PARTS_MEMORY) / u64::from(transfer_size);
         let in_flight = (stripes * queue_depth).max(parts as usize);
         let packs = compression != Compression::None;
         let (wanted_input, wanted_output) = if packs {
@@ -180,6 +183,7 @@ impl Plan {
             readers,
             workers,
             queue_depth,
+            part_size,
             input_buffers,
             output_buffers,
             codec_bytes,
@@ -218,17 +222,19 @@ pub struct UnpackPlan {
 impl UnpackPlan {
     /// Chooses what the user left open.
     pub fn new(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
-        Self::reading_ahead(knobs, families, transfer_size, (8 / families.max(1)).clamp(2, 4))
+        Self::reading_ahead(knobs, families, transfer_size, (8 / families.max(1)).clamp(2, 4), 0)
     }
 
     /// The same where families are in object stores: one request asks for several buffers, and each takes its time.
     pub fn of_objects(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
         let bytes = (RANGES_OF_ALL / families.max(1) as u64).min(RANGES_OF_ONE);
         let depth = (bytes / u64::from(transfer_size.max(1))).max(2) as usize;
-        Self::reading_ahead(knobs, families, transfer_size, depth)
+        let at_once = (UNPACKED_AT_ONCE / u64::from(transfer_size.max(1))) as usize;
+        Self::reading_ahead(knobs, families, transfer_size, depth, at_once)
     }
 
-    fn reading_ahead(knobs: &Knobs, families: usize, transfer_size: u32, depth: usize) -> Result<Self> {
+    /// Reads so many buffers of each family ahead; `at_once` are packed ones that come all at one time.
+    fn reading_ahead(knobs: &Knobs, families: usize, transfer_size: u32, depth: usize, at_once: usize) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
         let queue_depth = bounded("--queue-depth", knobs.queue_depth, depth, MOST_QUEUE_DEPTH)?;
@@ -237,7 +243,7 @@ impl UnpackPlan {
         let least_input = families * 3 + workers;
         let least_output = 2 * workers + 1;
         let wanted_input = families * (queue_depth + 2) + workers;
-        let wanted_output = 2 * workers + writers + 2;
+        let wanted_output = 2 * workers + writers + 2 + at_once;
         let (input_buffers, output_buffers) =
             share_out(knobs.buffer_count, (least_input, least_output), (wanted_input.max(least_input), wanted_output))?;
         let affordable = (input_buffers - workers) / families.max(1) - 2;
@@ -324,7 +330,7 @@ mod tests {
     fn a_backup_into_stores_has_room_for_parts_but_not_for_ever_more_of_them() {
         const PART: u64 = 8 << 20;
         for compression in [Compression::None, Compression::Lz4] {
-            for (stripes, parts) in [(1, 5), (4, 8), (8, 12), (64, 16)] {
+            for (stripes, parts) in [(1, 5), (4, 12), (8, 24), (64, 24)] {
                 let plan = |part| Plan::backup_in_parts(&Knobs::default(), stripes, compression, false, part).unwrap();
                 let (of_files, of_objects) = (plan(0).pool_bytes(), plan(PART).pool_bytes());
                 let room = parts * PART;

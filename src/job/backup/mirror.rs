@@ -1,6 +1,7 @@
 //! `--copy-to`: the second places of a backup, to which each family goes in the same pass.
 
 use fullbore_core::device::Device;
+use fullbore_core::plan::Plan;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -46,15 +47,16 @@ impl Request {
         Ok(raised)
     }
 
-    /// The smallest part of an object on either side; 0 without a store.
-    pub(super) fn least_part(&self) -> u64 {
-        let second = self.mirror.as_ref().map_or(0, |mirror| stripes::least_part(&mirror.to));
-        stripes::least_part(&self.to).max(second)
+    /// The parts that so many families, so long, are sent in, in bytes, on either side; 0 without a store.
+    pub(super) fn part_size(&self, stripes: usize, per_family: u64) -> u64 {
+        let second = self.mirror.as_ref().map_or(0, |mirror| stripes::part_size(&mirror.to, stripes, per_family));
+        stripes::part_size(&self.to, stripes, per_family).max(second)
     }
 
     /// What parts that are not full may take on both sides, in bytes.
-    pub(super) fn part_bytes(&self, stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
-        self.sides(stores).map(|(to, stores)| stripes::part_bytes(to, stripes, per_family, stores)).sum()
+    pub(super) fn part_bytes(&self, plan: &Plan, per_family: u64, stores: &Stores) -> Result<u64> {
+        let of = |(to, stores)| stripes::part_bytes(to, plan.stripes, per_family, plan.part_size, stores);
+        self.sides(stores).map(of).sum()
     }
 }
 

@@ -184,7 +184,7 @@ pub(super) fn write(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let prepared = prepare(request, plan(request, request.stripes)?, base, session, conduct, report)?;
+    let prepared = prepare(request, first_plan(request)?, base, session, conduct, report)?;
     if request.dry_run {
         report.status = "planned".into();
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
@@ -238,7 +238,7 @@ pub fn is_of_database(path: &Path, file: &Path) -> bool {
 
 /// The plan, once its memory is known to be there.
 pub(super) fn checked_plan(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Plan> {
-    let plan = plan(request, request.stripes)?;
+    let plan = first_plan(request)?;
     claim(request, &plan, 0, conduct, report)?;
     Ok(plan)
 }
@@ -276,15 +276,20 @@ impl Predecessor {
     }
 }
 
-fn plan(request: &Request, stripes: Option<usize>) -> Result<Plan> {
-    let stripes = stripes.unwrap_or_else(|| request.places());
-    let (differential, part) = (request.kind == SetKind::Differential, request.least_part());
-    Plan::backup_in_parts(&request.knobs, stripes, request.compression, differential, part)
+/// The plan before it is known how much there is.
+fn first_plan(request: &Request) -> Result<Plan> {
+    plan(request, request.stripes.unwrap_or_else(|| request.places()), 0)
+}
+
+/// The plan for families that are expected to be so long, in bytes; 0 while that is not known.
+fn plan(request: &Request, stripes: usize, per_family: u64) -> Result<Plan> {
+    let (differential, part_size) = (request.kind == SetKind::Differential, request.part_size(stripes, per_family));
+    Plan::backup_in_parts(&request.knobs, stripes, request.compression, differential, part_size)
 }
 
 /// Says what memory the plan takes, and refuses what there is not.
 fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let part_bytes = request.part_bytes(plan.stripes, per_family, &conduct.stores)?;
+    let part_bytes = request.part_bytes(plan, per_family, &conduct.stores)?;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
         max_transfer_size: plan.transfer_size.into(),
@@ -309,11 +314,14 @@ fn prepare(
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
-    if let Some(raised) = request.enough_stripes(plan.stripes, whole, &conduct.stores)? {
-        plan = self::plan(request, Some(raised.stripes))?;
+    let mut stripes = plan.stripes;
+    if let Some(raised) = request.enough_stripes(stripes, whole, &conduct.stores)? {
+        stripes = raised.stripes;
         report.notes.push(raised.note);
     }
-    claim(request, &plan, whole / plan.stripes as u64, conduct, report)?;
+    let per_family = whole / stripes as u64;
+    plan = self::plan(request, stripes, per_family)?;
+    claim(request, &plan, per_family, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
     let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, &devices)?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;

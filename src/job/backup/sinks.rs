@@ -224,6 +224,7 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         name_is_unique: is_made_unique(request, device),
         mkdir: request.mkdir,
         expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
+        part_size: prepared.plan.part_size,
         queue_depth: prepared.plan.queue_depth,
         mode: prepared.file_mode,
         stores: stores.clone(),

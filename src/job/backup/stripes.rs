@@ -1,7 +1,7 @@
 //! How many families: as many as was asked for, or as many as it takes so that each fits into an object of its store.
 
 use fullbore_core::device::{Device, Place};
-use fullbore_core::sink::{LEAST_PART, PartSizes, object_most};
+use fullbore_core::sink::{PartSizes, object_most, usual_part};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
@@ -54,20 +54,26 @@ pub(super) fn enough(
 }
 
 /// What the parts that are not full may take, all stripes together, in bytes: each one in a store keeps one of its own while it waits.
-pub(in crate::job) fn part_bytes(to: &[Device], stripes: usize, per_family: u64, stores: &Stores) -> Result<u64> {
+/// They are `part_size` bytes long, or longer where these would be too many.
+pub(in crate::job) fn part_bytes(
+    to: &[Device],
+    stripes: usize,
+    per_family: u64,
+    part_size: u64,
+    stores: &Stores,
+) -> Result<u64> {
     let mut bytes = 0;
     for family in 0..stripes {
         if let Some(parts_most) = parts_most(&to[family % to.len()], stores)? {
-            bytes += PartSizes::new(per_family, parts_most).largest(per_family);
+            bytes += PartSizes::new(per_family, parts_most, part_size).largest(per_family);
         }
     }
     Ok(bytes)
 }
 
-/// The parts in which destinations take what they are given, in bytes: 0 where none is a store. Those of very long objects are longer;
-/// a plan does not grow with them.
-pub(super) fn least_part(to: &[Device]) -> u64 {
-    if to.iter().any(Device::is_in_store) { LEAST_PART } else { 0 }
+/// The parts in which destinations take so many families that are expected to be so long, in bytes: 0 where none is a store.
+pub(super) fn part_size(to: &[Device], stripes: usize, per_family: u64) -> u64 {
+    if to.iter().any(Device::is_in_store) { usual_part(per_family, stripes) } else { 0 }
 }
 
 /// The destination that takes the shortest objects, and how long these may be.
@@ -150,8 +156,8 @@ mod tests {
     fn each_stripe_in_a_store_may_keep_a_part_of_its_own() {
         let stores = stores("http://127.0.0.1:9", None);
         let places = to(&["s3://bucket/night/", "/mnt/a/"]);
-        assert_eq!(part_bytes(&places, 4, 0, &stores).unwrap(), 2 * (8 << 20));
-        assert_eq!(part_bytes(&places, 4, object_most(10_000), &stores).unwrap(), 2 * (64 << 20));
-        assert_eq!(part_bytes(&to(&["/mnt/a/"]), 4, 0, &stores).unwrap(), 0);
+        assert_eq!(part_bytes(&places, 4, 0, 16 << 20, &stores).unwrap(), 2 * (16 << 20));
+        assert_eq!(part_bytes(&places, 4, object_most(10_000), 0, &stores).unwrap(), 2 * (64 << 20));
+        assert_eq!(part_bytes(&to(&["/mnt/a/"]), 4, 0, 0, &stores).unwrap(), 0);
     }
 }

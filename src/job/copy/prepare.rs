@@ -5,6 +5,7 @@ use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
 use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader};
 use fullbore_core::plan::UnpackPlan;
+use fullbore_core::sink::LEAST_PART;
 use fullbore_core::unpack::{Family, MediaSet};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -84,7 +85,7 @@ impl CopyPlan {
             Way::Anew { compression, .. } => compression.unwrap_or(Compression::None),
         };
         let longest = expected.iter().max().copied().unwrap_or(0);
-        let part_bytes = stripes::part_bytes(&request.to, expected.len(), longest, &conduct.stores)?;
+        let part_bytes = stripes::part_bytes(&request.to, expected.len(), longest, LEAST_PART, &conduct.stores)?;
         let codec_bytes = (self.reading.workers * codec::memory(packs, transfer_size as usize)) as u64;
         report.pool = PoolReport {
             buffer_count: buffer_count as u64,

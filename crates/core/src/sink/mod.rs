@@ -32,7 +32,7 @@ pub use mirror::MirrorSink;
 pub use null::NullSink;
 #[cfg(feature = "s3")]
 pub use object::{CLAIM, Claim, ObjectSink};
-pub use parts::{LEAST_PART, PartSizes, object_most};
+pub use parts::{LEAST_PART, PartSizes, object_most, usual_part};
 pub use pipe::PipeSink;
 pub use standing::StandingSink;
 
@@ -147,6 +147,8 @@ pub struct Options {
     pub mkdir: bool,
     /// Bytes to reserve on the device before the first write.
     pub expected_size: Option<u64>,
+    /// Bytes of a part where the device is an object store that takes enough of them.
+    pub part_size: u64,
     /// Writes in flight, 1 to 1024.
     pub queue_depth: usize,
     /// How files are written.
@@ -171,6 +173,7 @@ impl Options {
             name_is_unique: false,
             mkdir: false,
             expected_size: None,
+            part_size: LEAST_PART,
             queue_depth: 4,
             mode: Mode::Auto,
             resume: false,

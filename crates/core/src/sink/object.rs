@@ -114,7 +114,7 @@ impl ObjectSink {
             bucket,
             key: key.to_owned(),
             upload,
-            sizes: PartSizes::new(options.expected_size.unwrap_or(0), parts_most),
+            sizes: PartSizes::new(options.expected_size.unwrap_or(0), parts_most, options.part_size),
             partial: Partial::default(),
             length: 0,
             parts: Vec::new(),

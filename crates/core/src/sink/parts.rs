@@ -4,6 +4,12 @@ const MIB: u64 = 1 << 20;
 /// The size of a part, in bytes, as long as the object is not expected to need more of them than are planned: S3 takes no
 /// less than 5 MiB, and much less than this is slow where each request takes its time.
 pub const LEAST_PART: u64 = 8 * MIB;
+/// The size of a part, in bytes, where there is enough for several of them: each request takes its time, and longer ones cost memory only.
+const USUAL_PART: u64 = 16 * MIB;
+/// Fewer parts of an object than this are not enough to keep several under way.
+const USUAL_PARTS: u64 = 8;
+/// Bytes of the parts that are filling, of all objects together: of many objects enough is under way in short parts as well.
+const FILLING: u64 = 64 * MIB;
 /// The largest part: a stripe may have to keep one outside of the pool.
 const MOST: u64 = 64 * MIB;
 
@@ -15,10 +21,11 @@ pub struct PartSizes {
 }
 
 impl PartSizes {
-    /// For an object that is expected to be so long, in bytes, in a store that takes so many parts.
-    pub fn new(expected: u64, parts_most: u64) -> Self {
+    /// For an object that is expected to be so long, in bytes, in a store that takes so many parts. They are `usual` bytes long, or longer
+    /// where that would be too many.
+    pub fn new(expected: u64, parts_most: u64, usual: u64) -> Self {
         let needed = expected.div_ceil(planned(parts_most)).div_ceil(MIB) * MIB;
-        Self { first: needed.clamp(LEAST_PART, MOST), parts_most }
+        Self { first: needed.max(usual).clamp(LEAST_PART, MOST), parts_most }
     }
 
     /// The most parts that the store takes.
@@ -43,6 +50,13 @@ impl PartSizes {
     }
 }
 
+/// The parts that memory is planned for, in bytes, where each of so many objects is expected to be so long: 8 to 16 MiB. An object that needs
+/// more of them than its store takes has longer ones; a plan does not grow with these.
+pub fn usual_part(expected: u64, objects: usize) -> u64 {
+    let affordable = (expected / USUAL_PARTS).min(FILLING / objects.max(1) as u64);
+    (affordable / MIB * MIB).clamp(LEAST_PART, USUAL_PART)
+}
+
 /// The longest object that may be planned in a store that takes so many parts, in bytes: 500 GiB of 10,000.
 pub fn object_most(parts_most: u64) -> u64 {
     planned(parts_most) * MOST
@@ -62,24 +76,33 @@ mod tests {
         for parts_most in [10, 100, 1_000, 10_000] {
             let most = object_most(parts_most);
             for (expected, actual) in [(0, most * 3 / 4), (most, most * 12 / 10), (most / 5, most * 9 / 10), (1, 1)] {
-                let (sizes, mut at, mut parts) = (PartSizes::new(expected, parts_most), 0, 0);
+                let (sizes, mut at, mut parts) = (PartSizes::new(expected, parts_most, 0), 0, 0);
                 while at < actual {
                     at += sizes.size(parts);
                     parts += 1;
                 }
                 assert!(parts <= parts_most, "{parts_most}: {expected} expected, {actual} written: {parts} parts");
             }
-            let sizes = PartSizes::new(0, parts_most);
+            let sizes = PartSizes::new(0, parts_most, 0);
             assert!((0..parts_most).all(|number| (LEAST_PART..=MOST).contains(&sizes.size(number))));
         }
     }
 
     #[test]
+    fn parts_are_longer_where_there_are_several_of_them_all_the_same_and_not_too_many_objects() {
+        let of = |mib: u64, objects| usual_part(mib * MIB, objects) / MIB;
+        assert_eq!([0, 64, 100, 128, 64 << 10].map(|mib| of(mib, 1)), [8, 8, 12, 16, 16]);
+        assert_eq!([4, 5, 8, 64].map(|objects| of(1 << 20, objects)), [16, 12, 8, 8]);
+        assert_eq!(PartSizes::new(1 << 30, 10_000, 16 * MIB).size(0), 16 * MIB);
+        assert_eq!(PartSizes::new(256 << 30, 10_000, 16 * MIB).size(0), 33 * MIB, "as many as the store takes");
+    }
+
+    #[test]
     fn the_largest_part_of_an_object_is_what_a_stripe_may_have_to_keep() {
-        assert_eq!(PartSizes::new(0, 10_000).largest(0), LEAST_PART);
-        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST_PART * 1_000), LEAST_PART);
-        assert_eq!(PartSizes::new(0, 10_000).largest(LEAST_PART * 1_000 + 1), 2 * LEAST_PART);
-        assert_eq!(PartSizes::new(0, 1_000).largest(u64::MAX / 2), MOST);
-        assert_eq!(PartSizes::new(object_most(1_000), 1_000).largest(object_most(1_000)), MOST);
+        assert_eq!(PartSizes::new(0, 10_000, 0).largest(0), LEAST_PART);
+        assert_eq!(PartSizes::new(0, 10_000, 0).largest(LEAST_PART * 1_000), LEAST_PART);
+        assert_eq!(PartSizes::new(0, 10_000, 0).largest(LEAST_PART * 1_000 + 1), 2 * LEAST_PART);
+        assert_eq!(PartSizes::new(0, 1_000, 0).largest(u64::MAX / 2), MOST);
+        assert_eq!(PartSizes::new(object_most(1_000), 1_000, 0).largest(object_most(1_000)), MOST);
     }
 }
