@@ -22,6 +22,7 @@ better one of the round counts, with as many objects as fullbore writes.
                     measured and not computed
     restore, none   it fetches the objects that fullbore wrote, into a file, until that is durable
     restore, lz4    the same with the objects that it has packed itself
+    `reserved`      the same with all room of the file reserved first, as fullbore does it step by step: shown
     `to memory`     what is fetched is forgotten: shown, for no restore can do without its target; a verification is judged by it
 
 Results: bench/results/object-store-DATE.json and .md. Only the standard library is used.
@@ -206,6 +207,7 @@ class Bench:
             cases.append(self.case(f"fullbore restore {codec}, {objects} objects", restore, writes=[self.target]).with_report(self.report))
         part, flight = best[0]
         cases.append(get(f"ceiling through the page cache, restore {codec}, 4 objects", part, flight, 4, into, "buffered=yes"))
+        cases.append(get(f"ceiling with its room reserved, restore {codec}, 4 objects", part, flight, 4, into, "reserved=yes"))
         cases.append(get(f"ceiling to memory, {codec}, 4 objects", part, flight, 4))
         verify = self.fullbore("verify", "--from", "s3://get/f4/")
         cases.append(self.case(f"fullbore verify {codec}, 4 objects", verify).with_report(self.report))

@@ -123,7 +123,10 @@ impl DirectFile {
         file.write_all_at(bytes, offset).unwrap();
     }
 
-    pub fn set_length_of_new(&self, length: u64) {
+    pub fn set_length_of_new(&self, length: u64, reserved: bool) {
+        if reserved {
+            rustix::fs::fallocate(&self.buffered, rustix::fs::FallocateFlags::empty(), 0, length).unwrap();
+        }
         self.buffered.set_len(length).unwrap();
     }
 

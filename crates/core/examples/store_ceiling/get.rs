@@ -75,14 +75,23 @@ pub async fn into_nothing(client: &Client) -> (u64, f64) {
     (jobs.iter().map(|job| job.length as u64).sum(), begun.elapsed().as_secs_f64())
 }
 
-/// Fetches everything into one file, unpacked where it was packed, and makes that durable. `buffered`: through the page cache.
-pub async fn into_a_file(client: &Client, file: &FilePath, buffered: bool) -> (u64, f64) {
+/// How a file is written.
+#[derive(Clone, Copy)]
+pub struct How {
+    /// Through the page cache.
+    pub buffered: bool,
+    /// All of its room is reserved first.
+    pub reserved: bool,
+}
+
+/// Fetches everything into one file, unpacked where it was packed, and makes that durable.
+pub async fn into_a_file(client: &Client, file: &FilePath, how: How) -> (u64, f64) {
     let jobs = jobs(client).await;
     let begun = Instant::now();
     let target = Arc::new(DirectFile::open(file, true));
     let plain =
         |job: &Job| if job.blocks.is_empty() { job.length } else { job.blocks.iter().map(|block| block.1).sum() };
-    target.set_length_of_new(jobs.iter().map(|job| job.to + plain(job) as u64).max().unwrap_or(0));
+    target.set_length_of_new(jobs.iter().map(|job| job.to + plain(job) as u64).max().unwrap_or(0), how.reserved);
     // A block that does not compress is one that is longer than a range would be.
     let room = Shelf::new(client.part.max(BLOCK));
     let unpacked_room = Shelf::new(jobs.iter().map(plain).max().unwrap_or(0));
@@ -92,8 +101,8 @@ pub async fn into_a_file(client: &Client, file: &FilePath, buffered: bool) -> (u
         tokio::spawn(async move {
             fetch(&store, &job, |at, piece| bytes[at..at + piece.len()].copy_from_slice(piece)).await;
             let write = move || match job.blocks.is_empty() {
-                true => target.write(&bytes[..job.length], job.to, buffered),
-                false => target.write(&unpacked(&bytes, &job.blocks, to.take())[..length], job.to, buffered),
+                true => target.write(&bytes[..job.length], job.to, how.buffered),
+                false => target.write(&unpacked(&bytes, &job.blocks, to.take())[..length], job.to, how.buffered),
             };
             tokio::task::spawn_blocking(write).await.unwrap();
         })

@@ -4,7 +4,7 @@
 //! ```text
 //! store_ceiling put    bucket=B prefix=P objects=K part=BYTES flight=W bytes=N            out of memory: 256 MiB again and again
 //! store_ceiling put    … from=FILE [lz4=INDEX]                                            out of a file; packed, and where it went to INDEX
-//! store_ceiling get    bucket=B prefix=P part=BYTES flight=W [into=FILE [buffered=yes]] [lz4=INDEX]
+//! store_ceiling get    bucket=B prefix=P part=BYTES flight=W [into=FILE [buffered=yes] [reserved=yes]] [lz4=INDEX]
 //! store_ceiling remove bucket=B prefix=P
 //! ```
 //! Endpoint and keys are those of the environment (`AWS_…`). It prints one JSON object: bytes in the store, and seconds from the first request to
@@ -64,7 +64,13 @@ fn main() {
                 None => put::out_of_memory(&client, number("objects", 1), number("bytes", 1 << 30)).await,
             },
             "get" => match options.get("into") {
-                Some(file) => get::into_a_file(&client, file.as_ref(), options.contains_key("buffered")).await,
+                Some(file) => {
+                    let how = get::How {
+                        buffered: options.contains_key("buffered"),
+                        reserved: options.contains_key("reserved"),
+                    };
+                    get::into_a_file(&client, file.as_ref(), how).await
+                }
                 None => get::into_nothing(&client).await,
             },
             _ => (remove(&client).await, 0.0),

@@ -13,6 +13,7 @@ mod layers;
 mod marks;
 mod parse;
 mod pieces;
+mod reservation;
 mod restore;
 mod sealed;
 mod set;

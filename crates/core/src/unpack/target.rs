@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags};
 
+use super::reservation::Reservation;
 use crate::error::{Error, Result};
+use crate::io::free_space;
 use crate::media::{BlockHeader, DIGEST, Run};
 use crate::meter::Clock;
 
@@ -91,6 +93,8 @@ pub(super) struct TargetFile {
     buffered: File,
     /// A new file is zero wherever nothing was written.
     fresh: bool,
+    /// Room for direct writes, of a new file.
+    reservation: Option<Reservation>,
 }
 
 impl TargetFile {
@@ -99,12 +103,19 @@ impl TargetFile {
         let opened = OpenOptions::new().write(true).open(path);
         let buffered = opened.map_err(|e| Error::io("open", path.display().to_string(), e))?;
         let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok();
-        Ok(Self { path: path.to_owned(), direct, buffered, fresh })
+        Ok(Self { path: path.to_owned(), direct, buffered, fresh, reservation: None })
     }
 
     /// Cuts it off, or extends it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.buffered.set_len(size).map_err(|e| Error::io("set the size of", self.path.display().to_string(), e))
+    }
+
+    /// Has room reserved for what will be written of these bytes, where the file system has as much.
+    fn reserve(&mut self, size: u64) {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let free = free_space(directory).unwrap_or(0);
+        self.reservation = Reservation::new(size, free);
     }
 
     /// Returns when it is durable.
@@ -116,11 +127,16 @@ impl TargetFile {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let aligned = (offset | bytes.len() as u64 | bytes.as_ptr().addr() as u64).is_multiple_of(ALIGNED);
         let written = match &self.direct {
-            Some(direct) if aligned && bytes.len() >= SHORT => match direct.write_all_at(bytes, offset) {
-                // Some file systems accept the flag and refuse the write.
-                Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => self.buffered.write_all_at(bytes, offset),
-                other => other,
-            },
+            Some(direct) if aligned && bytes.len() >= SHORT => {
+                if let Some(reservation) = &self.reservation {
+                    reservation.cover(&self.buffered, offset..offset.saturating_add(bytes.len() as u64));
+                }
+                match direct.write_all_at(bytes, offset) {
+                    // Some file systems accept the flag and refuse the write.
+                    Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => self.buffered.write_all_at(bytes, offset),
+                    other => other,
+                }
+            }
             _ => self.buffered.write_all_at(bytes, offset),
         };
         let failed = |e| {
@@ -168,8 +184,11 @@ impl FileTarget {
     /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so ZERO
     /// runs need no writing.
     pub fn add(&mut self, stream: u16, path: &Path, size: u64, fresh: bool) -> Result<()> {
-        let file = TargetFile::open(path, fresh)?;
+        let mut file = TargetFile::open(path, fresh)?;
         file.set_size(size)?;
+        if fresh {
+            file.reserve(size);
+        }
         self.files.insert(stream, file);
         Ok(())
     }
