@@ -1,3 +1,5 @@
-//! What a machine can do, foreseen: the throughput model.
+//! What a machine can do: foreseen by the throughput model, and measured before.
 
 pub mod model;
+pub mod plan;
+pub mod profile;

@@ -1,0 +1,110 @@
+//! From the plan of a job to the configuration that the throughput model predicts.
+
+use fullbore_core::codec::Compression;
+use fullbore_core::plan::{Plan, UnpackPlan};
+
+use super::model::{Buffers, Configuration, Direction};
+
+/// What a job moves, besides its plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amount {
+    /// Plain bytes that pass.
+    pub plain_bytes: u64,
+    /// Bytes that are written to the target before.
+    pub bytes_besides: u64,
+}
+
+impl Amount {
+    /// So many plain bytes, and nothing besides.
+    pub fn of(plain_bytes: u64) -> Self {
+        Self { plain_bytes, bytes_besides: 0 }
+    }
+}
+
+/// A backup by `plan`.
+///
+/// Without a codec an input buffer goes on to a device as it is: those are the buffers in flight then, and the few output buffers, for
+/// indexes and maps, are not counted. What the pool takes in memory is `plan.pool_bytes()` in any case.
+pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount: Amount) -> Configuration {
+    let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
+    Configuration {
+        direction: Direction::Backup,
+        plain_bytes: amount.plain_bytes as f64,
+        bytes_besides: amount.bytes_besides as f64,
+        stripes: plan.stripes as u64,
+        database_streams: plan.readers as u64,
+        queue_depth: plan.queue_depth as u64,
+        workers: plan.workers as u64,
+        buffers: if packs(compression) { Buffers::Split { input, output } } else { Buffers::Through(input) },
+        transfer_bytes: f64::from(plan.transfer_size),
+        codec: compression.to_string(),
+        encrypted,
+        throttle: plan.throttle.map(|rate| rate as f64),
+    }
+}
+
+/// A restore of `families` by `plan`, of a set that was packed with `compression`.
+///
+/// Blocks that are neither packed nor encrypted go on to the writers in the input buffer that they were read into.
+pub fn of_restore(
+    plan: &UnpackPlan,
+    families: u64,
+    compression: Compression,
+    encrypted: bool,
+    amount: Amount,
+) -> Configuration {
+    let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
+    Configuration {
+        direction: Direction::Restore,
+        plain_bytes: amount.plain_bytes as f64,
+        bytes_besides: amount.bytes_besides as f64,
+        stripes: families,
+        database_streams: plan.writers as u64,
+        queue_depth: plan.queue_depth as u64,
+        workers: plan.workers as u64,
+        buffers: if packs(compression) || encrypted {
+            Buffers::Split { input, output }
+        } else {
+            Buffers::Through(input)
+        },
+        transfer_bytes: f64::from(plan.transfer_size),
+        codec: compression.to_string(),
+        encrypted,
+        throttle: None,
+    }
+}
+
+fn packs(compression: Compression) -> bool {
+    compression != Compression::None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use fullbore_core::plan::Knobs;
+
+    use super::*;
+
+    #[test]
+    fn the_pool_of_a_backup_is_split_where_a_codec_packs() {
+        let knobs = Knobs { readers: Some(2), workers: Some(3), buffer_count: Some(40), ..Knobs::default() };
+        let plan = Plan::backup(&knobs, 4, Compression::Lz4, false).unwrap();
+        let made = of_backup(&plan, Compression::Lz4, true, Amount::of(1 << 30));
+        assert_eq!((made.stripes, made.database_streams, made.workers), (4, 2, 3));
+        assert_eq!(made.buffers.count(), 40);
+        assert!(matches!(made.buffers, Buffers::Split { .. }));
+        assert_eq!((made.codec.as_str(), made.encrypted, made.plain_bytes), ("lz4", true, f64::from(1 << 30)));
+        let plan = Plan::backup(&knobs, 4, Compression::None, false).unwrap();
+        let made = of_backup(&plan, Compression::None, false, Amount::of(1));
+        assert_eq!(made.buffers, Buffers::Through(plan.input_buffers as u64));
+    }
+
+    #[test]
+    fn the_codec_of_a_configuration_is_spelled_as_that_of_a_profile() {
+        let compression: Compression = "zstd".parse().unwrap();
+        let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20).unwrap();
+        let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, bytes_besides: 3 });
+        assert_eq!((made.codec.as_str(), made.direction, made.bytes_besides), ("zstd:1", Direction::Restore, 3.0));
+        assert_eq!(made.database_streams, plan.writers as u64);
+    }
+}

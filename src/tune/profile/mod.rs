@@ -1,0 +1,259 @@
+//! Profiles: what calibration has measured of a machine, as a file with a name. The fields and their units are in `docs/CALIBRATION.md`.
+
+mod bounds;
+mod machine;
+mod path;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use machine::Machine;
+pub use path::{Asked, Calibrated};
+pub use stored::{check_name, directory, load, save};
+
+/// The version of the file. A reader refuses any other.
+pub const VERSION: u64 = 1;
+
+/// A calibration of one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// [`VERSION`].
+    pub version: u64,
+    /// Version of fullbore.
+    pub tool_version: String,
+    /// What the user calls it.
+    pub name: String,
+    /// When the run ended: RFC 3339, UTC.
+    pub made_at: String,
+    /// Where.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Settings,
+    /// Each `--read` and each `--write`.
+    pub places: Vec<Place>,
+    /// Reading and writing at once.
+    pub together: Vec<Together>,
+    /// Bytes of real data that codecs were measured on.
+    pub sample_bytes: u64,
+    /// Codecs, in memory.
+    pub codecs: Vec<CodecCell>,
+    /// What a worker does to a plain byte besides packing.
+    pub checksums: Vec<WorkCell>,
+    /// The cipher.
+    pub ciphers: Vec<WorkCell>,
+    /// What is worth knowing of this run.
+    pub notes: Vec<String>,
+}
+
+/// What a run was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Seconds that it was given.
+    pub seconds: f64,
+    /// Bytes in each file system, at most.
+    pub space_bytes: Option<u64>,
+    /// Bytes per second, at most, of all reads and writes together.
+    pub throttle_bytes_per_s: Option<u64>,
+}
+
+/// How a place was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Use {
+    /// `--read`.
+    Read,
+    /// `--write`: measured in both directions.
+    Write,
+}
+
+/// A file, a directory, or a prefix in a store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Absolute and without symbolic links, or a URL.
+    pub path: String,
+    /// How it was given.
+    #[serde(rename = "use")]
+    pub used: Use,
+    /// Number of the device of its file system; nothing of a store.
+    pub device: Option<u64>,
+    /// Bytes of the files that were read; space that was used.
+    pub bytes: u64,
+    /// What was measured.
+    pub cells: Vec<Cell>,
+}
+
+/// From a place or to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// From it.
+    Read,
+    /// To it.
+    Write,
+}
+
+/// Where operations go, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Each behind the one before.
+    Sequential,
+    /// Anywhere.
+    Random,
+}
+
+/// One way to use a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Reading or writing.
+    pub way: Way,
+    /// Where operations go.
+    pub order: Order,
+    /// Bytes of an operation.
+    pub block_bytes: u64,
+    /// Operations in flight in each stream.
+    pub queue_depth: u64,
+    /// Files at once, or parts of one file.
+    pub streams: u64,
+    /// Past the page cache.
+    pub direct: bool,
+}
+
+/// A way to use a place, and how fast that was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Which way.
+    pub shape: Shape,
+    /// All that was measured of it.
+    pub rounds: Vec<Round>,
+}
+
+/// One short measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// Bytes moved, packed, hashed.
+    pub bytes: u64,
+    /// From the start to the end, of all streams or threads.
+    pub seconds: f64,
+    /// Of these, until what was written was durable.
+    pub sync_seconds: f64,
+    /// Processor seconds of the streams' threads.
+    pub cpu_seconds: f64,
+}
+
+/// Reading from one place and writing to another at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Together {
+    /// The place that was read, by its number from 0.
+    pub read: usize,
+    /// The place that was written.
+    pub written: usize,
+    /// Bytes of an operation.
+    pub block_bytes: u64,
+    /// Operations in flight in each direction.
+    pub queue_depth: u64,
+    /// All that was measured.
+    pub rounds: Vec<BothRound>,
+}
+
+/// One measurement of both at once, and of each alone just before.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BothRound {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Seconds for both.
+    pub seconds: f64,
+    /// Bytes per second of reading alone.
+    pub read_alone: f64,
+    /// Bytes per second of writing alone.
+    pub written_alone: f64,
+}
+
+/// A codec on the sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodecCell {
+    /// As `--compression` spells it.
+    pub codec: String,
+    /// Threads that packed or unpacked at once.
+    pub threads: u64,
+    /// Stored bytes for a plain byte of the sample.
+    pub stored_share: f64,
+    /// How well the sample tells that: its standard error, as a share of it.
+    pub stored_share_error: f64,
+    /// Bytes of one worker's contexts.
+    pub context_bytes: u64,
+    /// Rounds of packing; plain bytes.
+    pub pack: Vec<Round>,
+    /// Rounds of unpacking; plain bytes.
+    pub unpack: Vec<Round>,
+}
+
+/// Work on bytes in memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkCell {
+    /// Threads that did it at once.
+    pub threads: u64,
+    /// All that was measured.
+    pub rounds: Vec<Round>,
+}
+
+impl Round {
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds
+    }
+}
+
+/// The median; of an even number of values the lower of the two in the middle. `None` of none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// Bytes per second: the median of rounds.
+pub fn rate(rounds: &[Round]) -> Option<f64> {
+    median(rounds.iter().map(Round::rate))
+}
+
+impl Cell {
+    /// Bytes per second: the median of its rounds.
+    pub fn rate(&self) -> f64 {
+        rate(&self.rounds).unwrap_or(0.0)
+    }
+}
+
+impl Profile {
+    /// A profile of this machine in which nothing is measured yet.
+    pub fn begin(name: &str, settings: Settings) -> Self {
+        Self {
+            version: VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            name: name.into(),
+            made_at: jiff::Timestamp::now().to_string(),
+            machine: Machine::this(),
+            settings,
+            places: Vec::new(),
+            together: Vec::new(),
+            sample_bytes: 0,
+            codecs: Vec::new(),
+            checksums: Vec::new(),
+            ciphers: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! From a profile to the path of the throughput model (`docs/CALIBRATION.md`, section 4).
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as FilePath, PathBuf};
+
+use fullbore_core::plan::FIXED_MEMORY;
+
+use super::{Cell, CodecCell, Order, Place, Profile, Round, Way, median, rate};
+use crate::tune::model::{Ceiling, CeilingPart, CodecCost, Machine, Parameter, Path, Side, Uncertain, Way as ModelWay};
+
+/// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
+const LEAST_DEVIATION: f64 = 0.01;
+/// Beyond this a parameter is only known to its order of magnitude.
+const MOST_DEVIATION: f64 = 1.0;
+/// Two places that do so much of the sum or more share nothing that would limit a job (2: they do not disturb each other at all).
+const SEPARATE: f64 = 1.8;
+/// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
+const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
+
+/// What a path is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The file or directory of the database; nothing where no device of this machine holds it.
+    pub database: Option<&'a str>,
+    /// Directories, files or URLs of the media.
+    pub media: &'a [&'a str],
+    /// MAXTRANSFERSIZE in bytes.
+    pub transfer_bytes: u64,
+}
+
+/// A path, and how well it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibrated {
+    /// The path.
+    pub path: Path,
+    /// Scatter of what it was made from.
+    pub uncertain: Vec<Uncertain>,
+    /// What was not measured, and has no limit in the path: one line each.
+    pub unknown: Vec<String>,
+}
+
+/// One direction of one place.
+struct Measured {
+    ceiling: Ceiling,
+    deviation: f64,
+    latency_deviation: f64,
+    cpu_per_byte: f64,
+    commit: f64,
+}
+
+impl Profile {
+    /// The path between a database and media.
+    pub fn path(&self, asked: &Asked<'_>) -> Calibrated {
+        let mut made =
+            Calibrated { path: Path::unlimited(self.machine.cores as f64), uncertain: Vec::new(), unknown: Vec::new() };
+        let database: Vec<&str> = asked.database.into_iter().collect();
+        let mut used = BTreeMap::new();
+        for (side, places) in [(Side::Database, &database[..]), (Side::Media, asked.media)] {
+            for way in [Way::Read, Way::Write] {
+                let found = self.places_for(places, way, &mut made.unknown);
+                self.add_side(&mut made, side, way, &found, asked.transfer_bytes);
+                used.insert((side == Side::Database, way == Way::Read), found);
+            }
+        }
+        let of = |database, read| used.get(&(database, read)).map_or(&[][..], Vec::as_slice);
+        self.add_simultaneous(&mut made, of(true, true), of(false, false));
+        self.add_codecs(&mut made);
+        self.add_work(&mut made);
+        made.path.fixed.memory = FIXED_MEMORY as f64;
+        made
+    }
+
+    /// Where each of these was measured in that direction; what was not is told.
+    fn places_for(&self, asked: &[&str], way: Way, unknown: &mut Vec<String>) -> Vec<usize> {
+        let mut found = Vec::new();
+        for path in asked {
+            match self.place_for(path, way) {
+                Some(at) if found.contains(&at) => {}
+                Some(at) => found.push(at),
+                None => {
+                    let (verb, flag) = if way == Way::Read { ("reading", "--read") } else { ("writing", "--write") };
+                    unknown.push(format!("{verb} `{path}` was not measured: fullbore calibrate {flag} {path}"));
+                }
+            }
+        }
+        found
+    }
+
+    /// The place that tells about a path: by its name, else by its device.
+    fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
+        let (real, device) = resolved(asked);
+        let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
+        let kinship = |place: &Place| {
+            let (one, other) = (FilePath::new(&place.path), real.as_path());
+            if one.starts_with(other) || other.starts_with(one) {
+                // The nearest name counts.
+                return Some(1 + one.components().count().min(other.components().count()));
+            }
+            (device.is_some() && device == place.device).then_some(0)
+        };
+        let places = self.places.iter().enumerate().filter(|(_, place)| measured(place));
+        let known = places.filter_map(|(at, place)| Some((kinship(place)?, std::cmp::Reverse(at))));
+        known.max().map(|(_, std::cmp::Reverse(at))| at)
+    }
+
+    fn add_side(&self, made: &mut Calibrated, side: Side, way: Way, places: &[usize], transfer: u64) {
+        let measured: Vec<(usize, Measured)> =
+            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, transfer)?))).collect();
+        if measured.is_empty() {
+            return;
+        }
+        // Places on one device share it: the faster figure is the device's, not their sum.
+        let mut devices: BTreeMap<String, f64> = BTreeMap::new();
+        for (at, one) in &measured {
+            let place = &self.places[*at];
+            let device = place.device.map_or_else(|| place.path.clone(), |number| number.to_string());
+            let total = devices.entry(device).or_insert(0.0);
+            *total = total.max(one.ceiling.total_rate);
+        }
+        let mean =
+            |of: fn(&Measured) -> f64| measured.iter().map(|(_, one)| of(one)).sum::<f64>() / measured.len() as f64;
+        let ceiling = Ceiling {
+            stream_rate: mean(|one| one.ceiling.stream_rate),
+            total_rate: devices.values().sum(),
+            latency: mean(|one| one.ceiling.latency),
+            burst: None,
+        };
+        let model_way = model_way(way);
+        *made.path.side_mut(side).ceiling_mut(model_way) = ceiling;
+        let deviation = mean(|one| one.deviation);
+        let mut uncertain = |parameter, deviation| made.uncertain.push(Uncertain { parameter, deviation });
+        for part in [CeilingPart::StreamRate, CeilingPart::TotalRate] {
+            uncertain(Parameter::Ceiling(side, model_way, part), deviation);
+        }
+        if ceiling.latency > 0.0 {
+            uncertain(Parameter::Ceiling(side, model_way, CeilingPart::Latency), mean(|one| one.latency_deviation));
+        }
+        let processor = mean(|one| one.cpu_per_byte);
+        let moving = match way {
+            Way::Read => &mut made.path.machine.read,
+            Way::Write => &mut made.path.machine.write,
+        };
+        // A backup reads the database and writes media: what was measured of these counts first.
+        let first = (side == Side::Database) == (way == Way::Read);
+        if processor > 0.0 && (first || *moving == 0.0) {
+            *moving = processor;
+            made.uncertain.retain(|known| known.parameter != Parameter::Moving(model_way));
+            made.uncertain.push(Uncertain { parameter: Parameter::Moving(model_way), deviation });
+        }
+        let commit = mean(|one| one.commit);
+        if side == Side::Media && way == Way::Write && commit > 0.0 {
+            made.path.fixed.commit = commit;
+            made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
+        }
+    }
+
+    /// Where each place of the media shares something with the database's, what they do of the sum; the least of it.
+    fn add_simultaneous(&self, made: &mut Calibrated, database: &[usize], media: &[usize]) {
+        let mut least: Option<(f64, f64)> = None;
+        for &written in media {
+            let pair = self.together.iter().find(|pair| database.contains(&pair.read) && pair.written == written);
+            let Some(pair) = pair else { return };
+            let shares: Vec<f64> = pair.rounds.iter().map(share_of_sum).collect();
+            let Some(share) = median(shares.iter().copied()) else { return };
+            let [read, written] =
+                [pair.read, pair.written].map(|at| self.places.get(at).and_then(|place| place.device));
+            let one_device = read.is_some() && read == written;
+            if !one_device && share >= SEPARATE {
+                return;
+            }
+            if least.is_none_or(|(known, _)| share < known) {
+                least = Some((share, deviation([shares.as_slice()])));
+            }
+        }
+        if let Some((share, deviation)) = least {
+            made.path.simultaneous = Some(share.clamp(SIMULTANEOUS.0, SIMULTANEOUS.1));
+            made.uncertain.push(Uncertain { parameter: Parameter::Simultaneous, deviation });
+        }
+    }
+
+    fn add_codecs(&self, made: &mut Calibrated) {
+        let mut widest: BTreeMap<&str, &CodecCell> = BTreeMap::new();
+        for cell in &self.codecs {
+            let known = widest.entry(&cell.codec).or_insert(cell);
+            if cell.threads > known.threads {
+                *known = cell;
+            }
+        }
+        let all = self.codecs.iter().flat_map(|cell| [&cell.pack, &cell.unpack]);
+        let deviation = deviation_of(all);
+        for cell in widest.into_values() {
+            let (Some(pack), Some(unpack)) =
+                (worker_seconds(cell.threads, &cell.pack), worker_seconds(cell.threads, &cell.unpack))
+            else {
+                continue;
+            };
+            let cost = CodecCost {
+                name: cell.codec.clone(),
+                pack,
+                unpack,
+                stored_share: cell.stored_share.min(1.0),
+                context_bytes: cell.context_bytes as f64,
+            };
+            let parameters = [
+                (Parameter::Pack(cost.name.clone()), deviation),
+                (Parameter::Unpack(cost.name.clone()), deviation),
+                (Parameter::StoredShare(cost.name.clone()), cell.stored_share_error.max(LEAST_DEVIATION)),
+            ];
+            made.uncertain.extend(parameters.map(|(parameter, deviation)| Uncertain { parameter, deviation }));
+            made.path.codecs.push(cost);
+        }
+        if made.path.codecs.len() == 1 {
+            made.unknown.push("codecs were not measured: fullbore calibrate --read DATABASE".into());
+        }
+    }
+
+    fn add_work(&self, made: &mut Calibrated) {
+        let machine: &mut Machine = &mut made.path.machine;
+        let works = [
+            (&self.checksums, &mut machine.checksum, Parameter::Checksum),
+            (&self.ciphers, &mut machine.cipher, Parameter::Cipher),
+        ];
+        for (cells, value, parameter) in works {
+            let widest = cells.iter().max_by_key(|cell| cell.threads);
+            let Some(seconds) = widest.and_then(|cell| worker_seconds(cell.threads, &cell.rounds)) else { continue };
+            *value = seconds;
+            let deviation = deviation_of(cells.iter().map(|cell| &cell.rounds));
+            made.uncertain.push(Uncertain { parameter, deviation });
+        }
+    }
+}
+
+/// Seconds of one of `threads` for a byte.
+fn worker_seconds(threads: u64, rounds: &[Round]) -> Option<f64> {
+    rate(rounds).map(|rate| threads as f64 / rate)
+}
+
+/// What two directions do of the sum of what each does alone.
+fn share_of_sum(round: &super::BothRound) -> f64 {
+    let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
+    of(round.read_bytes, round.read_alone) + of(round.written_bytes, round.written_alone)
+}
+
+/// The sequential cells of a direction: those of direct I/O where there are any, for so do jobs.
+pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
+    let sequential =
+        |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
+    let all: Vec<&Cell> = place.cells.iter().filter(sequential).collect();
+    let direct: Vec<&Cell> = all.iter().copied().filter(|cell| cell.shape.direct).collect();
+    if direct.is_empty() { all } else { direct }
+}
+
+fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
+    let cells = cells_that_count(place, way);
+    let fastest =
+        |cells: &[&Cell]| cells.iter().copied().max_by(|one, other| one.rate().total_cmp(&other.rate())).cloned();
+    let best = fastest(&cells)?;
+    let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
+    let far = |cell: &&&Cell| (cell.shape.block_bytes as f64 / transfer.max(1) as f64).ln().abs();
+    let nearest = |cells: &[&Cell]| {
+        let block = cells.iter().min_by(|one, other| far(one).total_cmp(&far(other)))?.shape.block_bytes;
+        Some(cells.iter().copied().filter(|cell| cell.shape.block_bytes == block).cloned().collect::<Vec<Cell>>())
+    };
+    let stream = nearest(&alone).and_then(|cells| fastest(&cells.iter().collect::<Vec<_>>()));
+    let stream_rate = stream.as_ref().unwrap_or(&best).rate();
+    let shallow: Vec<&Cell> = alone.iter().copied().filter(|cell| cell.shape.queue_depth == 1).collect();
+    let shallow = nearest(&shallow).and_then(|cells| cells.into_iter().next());
+    let deviation = deviation_of(place.cells.iter().filter(|cell| cell.shape.way == way).map(|cell| &cell.rounds));
+    let (latency, latency_deviation) = shallow.map_or((0.0, 0.0), |cell| {
+        let block = cell.shape.block_bytes as f64;
+        let (whole, transfer) = (block / cell.rate(), block / stream_rate);
+        let latency = (whole - transfer).max(0.0);
+        // Two times that are each uncertain, and their difference.
+        (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
+    });
+    let direct_alone = alone.iter().filter(|cell| cell.shape.direct).flat_map(|cell| &cell.rounds);
+    Some(Measured {
+        ceiling: Ceiling { stream_rate, total_rate: best.rate(), latency, burst: None },
+        deviation,
+        latency_deviation,
+        cpu_per_byte: median(best.rounds.iter().map(|round| round.cpu_seconds / round.bytes as f64)).unwrap_or(0.0),
+        commit: median(direct_alone.map(|round| round.sync_seconds)).unwrap_or(0.0),
+    })
+}
+
+fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f64 {
+    let rates: Vec<Vec<f64>> = cells.map(|rounds| rounds.iter().map(Round::rate).collect()).collect();
+    deviation(rates.iter().map(Vec::as_slice))
+}
+
+/// Standard deviation of logarithms around the mean of their cell, pooled over cells.
+fn deviation<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> f64 {
+    let (mut squares, mut freedom) = (0.0, 0_usize);
+    for values in cells {
+        let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+        squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+        freedom += logs.len().saturating_sub(1);
+    }
+    if freedom == 0 { MOST_DEVIATION } else { (squares / freedom as f64).sqrt().clamp(LEAST_DEVIATION, MOST_DEVIATION) }
+}
+
+fn model_way(way: Way) -> ModelWay {
+    match way {
+        Way::Read => ModelWay::Read,
+        Way::Write => ModelWay::Write,
+    }
+}
+
+/// A path without symbolic links, as far as it exists, and the device it is on; a URL as it is.
+pub(crate) fn resolved(text: &str) -> (PathBuf, Option<u64>) {
+    if text.contains("://") {
+        return (PathBuf::from(text), None);
+    }
+    let path = FilePath::new(text);
+    let there = path.ancestors().find_map(|part| {
+        let part = if part.as_os_str().is_empty() { FilePath::new(".") } else { part };
+        part.canonicalize().ok().map(|real| (part, real))
+    });
+    let Some((part, real)) = there else { return (path.to_owned(), None) };
+    let device = std::fs::metadata(&real).ok().map(|metadata| metadata.dev());
+    let rest = path.strip_prefix(part).ok().filter(|rest| !rest.as_os_str().is_empty());
+    (rest.map_or(real.clone(), |rest| real.join(rest)), device)
+}

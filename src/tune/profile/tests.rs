@@ -1,0 +1,230 @@
+//! Profiles as files, and what the model gets of them.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::tune::model::{CeilingPart, Configuration, Direction, Limit, Parameter, Side, predict};
+use crate::tune::profile::stored::parse;
+
+const MIB: u64 = 1 << 20;
+const MB: f64 = 1e6;
+
+fn round(bytes: u64, rate: f64) -> Round {
+    Round { bytes, seconds: bytes as f64 / rate, sync_seconds: 0.0, cpu_seconds: 0.0 }
+}
+
+fn cell(way: Way, (block_bytes, queue_depth, streams): (u64, u64, u64), rates: &[f64]) -> Cell {
+    Cell {
+        shape: Shape { way, order: Order::Sequential, block_bytes, queue_depth, streams, direct: true },
+        rounds: rates.iter().map(|rate| round(100 * MIB, *rate)).collect(),
+    }
+}
+
+fn place(path: &str, used: Use, device: u64, cells: Vec<Cell>) -> Place {
+    Place { path: path.into(), used, device: Some(device), bytes: MIB, cells }
+}
+
+/// A database that is read at 400 MB/s and, with one read at a time, at 200; media that take 100 MB/s from one stream and 300 from four.
+fn profile() -> Profile {
+    let settings = Settings { seconds: 30.0, space_bytes: None, throttle_bytes_per_s: None };
+    let mut profile = Profile::begin("default", settings);
+    profile.machine.cores = 4;
+    let reads = vec![
+        cell(Way::Read, (MIB, 1, 1), &[200.0 * MB, 200.0 * MB]),
+        cell(Way::Read, (MIB, 4, 1), &[390.0 * MB, 400.0 * MB, 410.0 * MB]),
+    ];
+    let writes = vec![
+        cell(Way::Write, (MIB, 4, 1), &[100.0 * MB; 2]),
+        cell(Way::Write, (MIB, 4, 4), &[300.0 * MB; 2]),
+        cell(Way::Read, (MIB, 4, 1), &[350.0 * MB; 2]),
+    ];
+    profile.places = vec![
+        place("/nowhere/data/app.db", Use::Read, 900_001, reads),
+        place("/nowhere/a", Use::Write, 900_002, writes),
+    ];
+    profile.codecs = vec![CodecCell {
+        codec: "lz4".into(),
+        threads: 4,
+        stored_share: 0.5,
+        stored_share_error: 0.02,
+        context_bytes: MIB,
+        pack: vec![round(100 * MIB, 2000.0 * MB)],
+        unpack: vec![round(100 * MIB, 8000.0 * MB)],
+    }];
+    profile.checksums = vec![WorkCell { threads: 4, rounds: vec![round(100 * MIB, 20_000.0 * MB)] }];
+    profile
+}
+
+const DATABASE: Option<&str> = Some("/nowhere/data/app.db");
+
+fn near(value: f64, expected: f64) -> bool {
+    (value / expected - 1.0).abs() < 1e-6
+}
+
+#[test]
+fn the_path_of_a_profile_has_the_ceilings_that_were_measured() {
+    let made = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB });
+    let read = made.path.database.read;
+    assert!(near(read.stream_rate, 400.0 * MB) && near(read.total_rate, 400.0 * MB));
+    assert!(near(read.latency, MIB as f64 / (200.0 * MB) - MIB as f64 / (400.0 * MB)), "{}", read.latency);
+    let write = made.path.media.write;
+    assert!(near(write.stream_rate, 100.0 * MB) && near(write.total_rate, 300.0 * MB));
+    let lz4 = made.path.codec("lz4").unwrap();
+    assert!(near(lz4.pack, 4.0 / (2000.0 * MB)) && near(lz4.stored_share, 0.5), "of one worker while all work");
+    assert!(near(made.path.machine.checksum, 4.0 / (20_000.0 * MB)));
+    assert!(made.path.codec("none").is_some());
+    assert_eq!(made.path.machine.cores, 4.0);
+}
+
+#[test]
+fn the_scatter_of_rounds_is_the_deviation_of_a_parameter() {
+    let made = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB });
+    let of = |parameter| made.uncertain.iter().find(|one| one.parameter == parameter).unwrap().deviation;
+    let read = of(Parameter::Ceiling(Side::Database, crate::tune::model::Way::Read, CeilingPart::TotalRate));
+    // Two equal rounds and three around 400: three degrees of freedom.
+    assert!((0.02..0.022).contains(&read), "{read}");
+    assert_eq!(of(Parameter::StoredShare("lz4".into())), 0.02);
+    assert_eq!(of(Parameter::Pack("lz4".into())), 1.0, "one round says nothing of its scatter");
+}
+
+#[test]
+fn what_was_not_measured_has_no_limit_and_is_named() {
+    let made = profile().path(&Asked { database: DATABASE, media: &["/elsewhere"], transfer_bytes: MIB });
+    assert!(made.path.media.write.total_rate.is_infinite());
+    let unknown = made.unknown.join("\n");
+    assert!(unknown.contains("writing `/elsewhere`") && unknown.contains("--write /elsewhere"), "{unknown}");
+    assert!(unknown.contains("writing `/nowhere/data/app.db`"), "a place that was only read: {unknown}");
+}
+
+#[test]
+fn a_file_below_a_measured_directory_is_known_and_media_on_two_devices_add_up() {
+    let mut profile = profile();
+    let other = place("/nowhere/b", Use::Write, 900_003, vec![cell(Way::Write, (MIB, 4, 1), &[200.0 * MB; 2])]);
+    profile.places.push(other);
+    let media = ["/nowhere/a/app.bore", "/nowhere/b/"];
+    let made = profile.path(&Asked { database: DATABASE, media: &media, transfer_bytes: MIB });
+    assert!(near(made.path.media.write.total_rate, 500.0 * MB));
+    assert!(near(made.path.media.write.stream_rate, 150.0 * MB), "the mean of the streams");
+    profile.places[2].device = profile.places[1].device;
+    let made = profile.path(&Asked { database: DATABASE, media: &media, transfer_bytes: MIB });
+    assert!(near(made.path.media.write.total_rate, 300.0 * MB), "one device is not two");
+}
+
+#[test]
+fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
+    let mut profile = profile();
+    let both = BothRound {
+        read_bytes: 200 * MIB,
+        written_bytes: 50 * MIB,
+        seconds: MIB as f64 / MB,
+        read_alone: 400.0 * MB,
+        written_alone: 100.0 * MB,
+    };
+    profile.together = vec![Together { read: 0, written: 1, block_bytes: MIB, queue_depth: 4, rounds: vec![both; 2] }];
+    let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
+    assert!(near(profile.path(&asked).path.simultaneous.unwrap(), 1.0));
+    profile.together[0].rounds.iter_mut().for_each(|round| round.read_bytes = 380 * MIB);
+    profile.together[0].rounds.iter_mut().for_each(|round| round.written_bytes = 95 * MIB);
+    assert_eq!(profile.path(&asked).path.simultaneous, None, "two devices that do not disturb each other");
+}
+
+#[test]
+fn the_model_predicts_from_a_profile() {
+    let path = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path;
+    let configuration = Configuration {
+        direction: Direction::Backup,
+        plain_bytes: 1e12,
+        bytes_besides: 0.0,
+        stripes: 1,
+        database_streams: 4,
+        queue_depth: 4,
+        workers: 4,
+        buffers: crate::tune::model::Buffers::Split { input: 1000, output: 1000 },
+        transfer_bytes: MIB as f64,
+        codec: "lz4".into(),
+        encrypted: false,
+        throttle: None,
+    };
+    let foreseen = predict(&path, &configuration).unwrap();
+    assert_eq!(foreseen.limit, Limit::Stripes);
+    assert!((0.95..=1.0).contains(&(foreseen.rate / (200.0 * MB))), "100 MB/s of halves: {}", foreseen.rate);
+}
+
+#[test]
+fn a_profile_comes_back_as_it_was_stored_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("profiles");
+    let made = profile();
+    let path = save(&directory, &made).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(load(&directory, "default").unwrap(), made);
+    save(&directory, &Profile { notes: vec!["again".into()], ..made }).unwrap();
+    assert_eq!(load(&directory, "default").unwrap().notes, ["again"]);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no working file is left");
+}
+
+#[test]
+fn a_profile_that_is_missing_or_has_an_impossible_name_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = load(folder.path(), "night").unwrap_err();
+    assert_eq!(error.verdict().exit_code(), 2);
+    assert!(error.to_string().contains("no such profile") && error.to_string().contains("fullbore calibrate"));
+    for name in ["", ".", "..", ".hidden", "a/b", "a b", "é", &"x".repeat(65)] {
+        assert!(check_name(name).is_err(), "{name}");
+    }
+    check_name("night-2.b_C").unwrap();
+}
+
+#[test]
+fn a_profile_of_another_machine_is_refused_with_what_differs() {
+    let made = profile();
+    let here = Machine { cores: 96, cpu_model: "another".into(), ..made.machine.clone() };
+    let text = made.check_machine(&here).unwrap_err().to_string();
+    assert!(text.contains("96 (control group") && text.contains("`another`") && text.contains("hint: "), "{text}");
+    let text =
+        made.check_machine(&Machine { host_id: "0".into(), host: "db2".into(), ..here }).unwrap_err().to_string();
+    assert!(text.contains("db2"), "{text}");
+    let newer = Machine { kernel: "99".into(), ..made.machine.clone() };
+    made.check_machine(&newer).unwrap();
+    assert!(made.remark(&newer).unwrap().contains("99"));
+}
+
+#[test]
+fn every_number_of_a_profile_is_bounded_when_it_is_read() {
+    let text = serde_json::to_value(profile()).unwrap();
+    let with = |pointer: &str, value: serde_json::Value| {
+        let mut changed = text.clone();
+        *changed.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        parse(&serde_json::to_vec(&changed).unwrap())
+    };
+    parse(&serde_json::to_vec(&text).unwrap()).unwrap();
+    let cell = "/places/0/cells/0";
+    for (pointer, value) in [
+        ("/machine/cores".to_owned(), 0.into()),
+        ("/settings/seconds".to_owned(), (-1.0).into()),
+        (format!("{cell}/shape/block_bytes"), 0.into()),
+        (format!("{cell}/shape/queue_depth"), u64::MAX.into()),
+        (format!("{cell}/shape/streams"), 0.into()),
+        (format!("{cell}/rounds/0/bytes"), 0.into()),
+        (format!("{cell}/rounds/0/bytes"), u64::MAX.into()),
+        (format!("{cell}/rounds/0/seconds"), 0.0.into()),
+        (format!("{cell}/rounds/0/seconds"), 1e300.into()),
+        (format!("{cell}/rounds/0/sync_seconds"), 1e9.into()),
+        ("/codecs/0/stored_share".to_owned(), 7.0.into()),
+        ("/codecs/0/codec".to_owned(), "brotli".into()),
+        ("/codecs/0/threads".to_owned(), 0.into()),
+    ] {
+        let why = with(&pointer, value).unwrap_err();
+        assert!(why.contains("cannot be right"), "{pointer}: {why}");
+    }
+    let why = with("/version", 2.into()).unwrap_err();
+    assert!(why.contains("version 2") && why.contains("reads 1"), "{why}");
+    let pair = serde_json::json!([{"read": 0, "written": 9, "block_bytes": 4096, "queue_depth": 1, "rounds": []}]);
+    assert!(with("/together", pair).unwrap_err().contains("together.written"));
+    assert!(with("/notes", serde_json::json!([0])).unwrap_err().contains("no profile"));
+    let mut more = text.clone();
+    more["places"][0]["cells"][0]["shape"]["colour"] = "red".into();
+    assert!(parse(&serde_json::to_vec(&more).unwrap()).unwrap_err().contains("colour"));
+    assert!(parse(b"{").is_err() && parse(b"").is_err());
+}
