@@ -50,6 +50,8 @@ pub enum Verb {
     Verify(Verify),
     /// Copy backup sets between devices, stores and repositories: as they are, or in other stripes, with another codec or key.
     Copy(Box<super::copy::Copy>),
+    /// Measure what this machine's path between database and media can do, and keep it as a named profile.
+    Calibrate(super::calibrate::Calibrate),
     /// Show what media say of themselves, without reading their data.
     Inspect(Inspect),
     /// List the backup sets in directories or in a repository.

@@ -2,6 +2,7 @@
 
 mod args;
 mod backup;
+mod calibrate;
 mod copy;
 mod inspect;
 mod key;
@@ -56,6 +57,7 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Restore(args) => restore::run(&args, &config),
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Copy(args) => copy::run(&args, &config),
+        Verb::Calibrate(args) => calibrate::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
         Verb::RestoreTest(args) => restore_test::run(&args, &config),

@@ -1,5 +1,6 @@
 //! What a machine can do: foreseen by the throughput model, and measured before.
 
+pub mod calibrate;
 pub mod model;
 pub mod plan;
 pub mod profile;

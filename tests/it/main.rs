@@ -6,6 +6,7 @@ mod account;
 mod backup;
 mod bad_input;
 mod bad_stores;
+mod calibrate;
 mod copy;
 mod copy_repositories;
 #[cfg(any(feature = "mysql", feature = "mariadb"))]
@@ -65,7 +66,6 @@ mod restore_steps;
 mod servers_in_repositories;
 mod signals;
 mod slips;
-#[cfg(feature = "mysql")]
 mod small_disk;
 mod source_changes;
 mod store_lives;

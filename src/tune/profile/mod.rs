@@ -218,11 +218,12 @@ impl Round {
     }
 }
 
-/// The median; of an even number of values the lower of the two in the middle. `None` of none.
+/// The median; `None` of none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+    let last = sorted.len().checked_sub(1)?;
+    Some((sorted[last / 2] + sorted[sorted.len() / 2]) / 2.0)
 }
 
 /// Bytes per second: the median of rounds.

@@ -1,0 +1,201 @@
+//! `fullbore calibrate`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use fullbore::config::Config;
+use fullbore::tune::calibrate::{self, Request, SECONDS, THOROUGH, chart};
+use fullbore::tune::profile::{self, Cell, Machine, Order, Profile, Round, Way};
+use fullbore::units::{self, show_bytes};
+use fullbore::{Error, Result};
+
+use super::inspect::{WITH_WARNINGS, print_json};
+use super::show;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Measure what this machine's path between database and media can do, and keep it as a named profile.
+///
+/// Reads, writes, codecs, checksums and cipher are measured as jobs use them, by block size, queue depth and files at once. Files are made where
+/// --write says and nowhere else, without a name, and go with the run however it ends.
+///
+/// Example: fullbore calibrate --read /data/app.db --write /mnt/a --write /mnt/b
+#[derive(Debug, Args)]
+pub struct Calibrate {
+    /// Where the database is: a file, or a directory whose largest files are read; or an object or prefix in a store. Nothing is written there. Repeatable.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["write", "show"])]
+    pub read: Vec<String>,
+    /// Where backups go, or a restored database: a directory, or a prefix in a store that ends in /. Written and read back. Repeatable.
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<String>,
+    /// Name of the profile. One of that name is replaced.
+    #[arg(long, default_value = "default")]
+    pub name: String,
+    /// Take 5 minutes, more codecs and a larger sample.
+    #[arg(long)]
+    pub thorough: bool,
+    /// How long it may take, about [default: 30, or 300 with --thorough].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
+    /// Use at most so much of each file system that is written to [default: 4GiB, or a tenth of what is free].
+    #[arg(long, value_name = "BYTES", requires = "write")]
+    pub space: Option<String>,
+    /// Read and write at most so much per second, all together, e.g. 200MiB/s.
+    #[arg(long, value_name = "RATE")]
+    pub throttle: Option<String>,
+    /// Measure nothing: show the stored profile.
+    #[arg(long, conflicts_with_all = ["read", "write", "thorough", "seconds", "space", "throttle"])]
+    pub show: bool,
+    /// Write charts (SVG) into this directory; it is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+    /// Print the profile as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print errors and warnings only, and the result.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Calibrate, config: &Config) -> Result<u8> {
+    profile::check_name(&args.name)?;
+    let directory = profile::directory()?;
+    let (profile, kept) = if args.show {
+        (profile::load(&directory, &args.name)?, None)
+    } else {
+        let made = measure(args, config)?;
+        let path = profile::save(&directory, &made)?;
+        (made, Some(path))
+    };
+    if args.json {
+        print_json(&profile)?;
+    } else {
+        show::line(&told(&profile));
+    }
+    if let Some(directory) = &args.svg {
+        write_charts(&profile, directory)?;
+    }
+    profile.notes.iter().for_each(|note| show::note(note));
+    if let Some(path) = kept.filter(|_| !args.quiet) {
+        show::note(&format!("kept as profile `{}`: {}", profile.name, path.display()));
+    }
+    let here = Machine::this();
+    profile.remark(&here).iter().for_each(|remark| show::note(remark));
+    match profile.check_machine(&here) {
+        Ok(()) => Ok(0),
+        Err(error) => {
+            show::warning(&error.to_string());
+            Ok(WITH_WARNINGS)
+        }
+    }
+}
+
+fn measure(args: &Calibrate, config: &Config) -> Result<Profile> {
+    let seconds = args.seconds.unwrap_or(if args.thorough { THOROUGH } else { SECONDS });
+    let request = Request {
+        name: args.name.clone(),
+        read: args.read.clone(),
+        write: args.write.clone(),
+        time: Duration::from_secs(seconds),
+        thorough: args.thorough,
+        space: args.space.as_ref().map(|text| units::bytes("--space", text)).transpose()?,
+        throttle: args.throttle.as_ref().map(|text| units::bytes_per_second("--throttle", text)).transpose()?,
+    };
+    let conduct = super::heeding(config)?;
+    let tell = |text: &str| {
+        if !args.quiet {
+            show::note(text);
+        }
+    };
+    calibrate::run(&request, &conduct, &tell)
+}
+
+fn write_charts(profile: &Profile, directory: &Path) -> Result<()> {
+    let failed = |path: &Path, e| Error::io("write charts to", path.display().to_string(), e);
+    fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
+    for (name, svg) in chart::charts(profile) {
+        let path = directory.join(format!("{name}.svg"));
+        fs::write(&path, svg).map_err(|e| failed(&path, e))?;
+    }
+    Ok(())
+}
+
+fn table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heads);
+    table
+}
+
+/// The profile for people.
+fn told(profile: &Profile) -> String {
+    let machine = &profile.machine;
+    let mut text = format!(
+        "profile `{}` of {}, {}: {} × {}, Linux {}\n",
+        profile.name, machine.host, profile.made_at, machine.cores, machine.cpu_model, machine.kernel
+    );
+    for place in &profile.places {
+        text += &format!("\n{} ({})\n", show::value(&place.path), show_bytes(place.bytes));
+        let mut rows = table(&["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"]);
+        for cell in &place.cells {
+            rows.add_row(row(cell));
+        }
+        text += &rows.to_string();
+        text.push('\n');
+    }
+    for pair in &profile.together {
+        let [read, written] = [pair.read, pair.written].map(|at| show::value(&profile.places[at].path));
+        let of =
+            |value: fn(&profile::BothRound) -> f64| profile::median(pair.rounds.iter().map(value)).unwrap_or(0.0) / MIB;
+        text += &format!(
+            "\nat once: {read} read at {:.0} MiB/s (alone {:.0}), {written} written at {:.0} MiB/s (alone {:.0})\n",
+            of(|round| round.read_bytes as f64 / round.seconds),
+            of(|round| round.read_alone),
+            of(|round| round.written_bytes as f64 / round.seconds),
+            of(|round| round.written_alone),
+        );
+    }
+    text += "\nin memory\n";
+    let mut rows = table(&["", "threads", "MiB/s", "back MiB/s", "stored", "rounds"]);
+    let speed = |rounds: &[Round]| profile::rate(rounds).map_or_else(String::new, |rate| format!("{:.0}", rate / MIB));
+    for cell in &profile.codecs {
+        let stored = format!("{:.1} %", 100.0 * cell.stored_share);
+        let (threads, rounds) = (cell.threads.to_string(), cell.pack.len().to_string());
+        rows.add_row([cell.codec.clone(), threads, speed(&cell.pack), speed(&cell.unpack), stored, rounds]);
+    }
+    for (name, cells) in [("checksums", &profile.checksums), ("aes-256-gcm", &profile.ciphers)] {
+        for cell in cells {
+            let (threads, rounds) = (cell.threads.to_string(), cell.rounds.len().to_string());
+            rows.add_row([name.into(), threads, speed(&cell.rounds), String::new(), String::new(), rounds]);
+        }
+    }
+    text + &rows.to_string()
+}
+
+fn row(cell: &Cell) -> [String; 7] {
+    let shape = &cell.shape;
+    let order = match shape.order {
+        Order::Sequential => "sequential",
+        Order::Random => "random",
+    };
+    let way = match shape.way {
+        Way::Read => "read",
+        Way::Write => "write",
+    };
+    let how = if shape.direct { "" } else { ", not direct" };
+    let rates = cell.rounds.iter().map(Round::rate);
+    let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
+    let sync = profile::median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
+    [
+        format!("{order} {way}{how}"),
+        show_bytes(shape.block_bytes),
+        shape.queue_depth.to_string(),
+        shape.streams.to_string(),
+        format!("{:.0} ({:.0}…{:.0})", cell.rate() / MIB, least / MIB, most / MIB),
+        cell.rounds.len().to_string(),
+        if shape.way == Way::Write { format!("{:.1}", 1e3 * sync) } else { String::new() },
+    ]
+}

@@ -1,0 +1,218 @@
+//! A place in a file system, and one round of one cell on it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result, threads};
+
+use super::pace::Pace;
+use super::probe_file::ProbeFile;
+use super::stream::{Moved, Stream};
+use crate::tune::profile::{Order, Round, Shape, Way};
+use crate::units::show_bytes;
+
+/// A write through the page cache is no longer than the device took in a round directly: or its `fsync` would take many rounds. But so
+/// much is written in any case.
+const LEAST_BUFFERED: u64 = 16 << 20;
+/// A file is begun with room for so many times what the fastest round has written, and for so much at least: to reserve all of the space
+/// for every round takes longer than the round.
+const ROOM: u64 = 4;
+const LEAST_ROOM: u64 = 64 << 20;
+
+/// Files of one place.
+pub(super) struct Disk {
+    /// The directory, or the file or directory that is read.
+    pub path: PathBuf,
+    /// What is read; of a place that is written, what was written last.
+    pub files: Vec<ProbeFile>,
+    /// Bytes that may be written; 0 of a place that is only read.
+    pub space: u64,
+    /// Bytes that a direct write moved in a round at most so far.
+    written_directly: u64,
+}
+
+impl Disk {
+    pub fn new(path: PathBuf, files: Vec<ProbeFile>, space: u64) -> Self {
+        Self { path, files, space, written_directly: 0 }
+    }
+
+    /// Whether its file system has direct I/O.
+    pub fn is_direct(&self) -> bool {
+        self.files.iter().any(|file| file.direct.direct)
+    }
+
+    /// Bytes in all files.
+    pub fn length(&self) -> u64 {
+        self.files.iter().map(|file| file.length).sum()
+    }
+
+    /// Room for a sequential write of `streams` files.
+    fn make_room(&mut self, shape: &Shape) -> Result<u64> {
+        while (self.files.len() as u64) < shape.streams {
+            self.files.push(ProbeFile::create(&self.path)?);
+        }
+        // Space first comes free, and then is taken.
+        self.files.iter_mut().try_for_each(|file| file.begin(0))?;
+        let each = match shape.direct {
+            true => (self.written_directly * ROOM).max(LEAST_ROOM) / shape.streams,
+            false => (self.written_directly / shape.streams).max(LEAST_BUFFERED),
+        };
+        let each = each.min(self.space / shape.streams);
+        let each = each / shape.block_bytes * shape.block_bytes;
+        self.files[..shape.streams as usize].iter_mut().try_for_each(|file| file.begin(each))?;
+        Ok(each)
+    }
+
+    /// The streams of a cell; none where there is nothing to read yet, or no room for a single block.
+    pub fn streams(&mut self, shape: &Shape) -> Result<Vec<Stream>> {
+        let prepared = self.prepared(shape);
+        prepared.map_err(|error| self.of_space(error))
+    }
+
+    fn prepared(&mut self, shape: &Shape) -> Result<Vec<Stream>> {
+        if shape.way == Way::Write && shape.order == Order::Sequential {
+            let each = self.make_room(shape)?;
+            let files = self.files[..shape.streams as usize].iter().enumerate();
+            let make =
+                |(at, file): (usize, &ProbeFile)| Stream::new(file.handle(shape.direct), *shape, 0..each, at as u64);
+            return if each == 0 { Ok(Vec::new()) } else { files.map(make).collect() };
+        }
+        let filled: Vec<&ProbeFile> = self.files.iter().filter(|file| file.length > 0).collect();
+        if filled.is_empty() {
+            return Ok(Vec::new());
+        }
+        let parts = shape.streams.div_ceil(filled.len() as u64);
+        let make = |at: u64| {
+            let file = filled[at as usize % filled.len()];
+            if !shape.direct && shape.way == Way::Read {
+                file.forget();
+            }
+            let range = part(file.length, at / filled.len() as u64, parts, shape.block_bytes);
+            Stream::new(file.handle(shape.direct), *shape, range, at)
+        };
+        (0..shape.streams).map(make).collect()
+    }
+
+    /// One round; nothing where nothing could be moved.
+    pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+        let mut streams = self.streams(shape)?;
+        let until = Instant::now() + pace.length;
+        let moved = threads::side_by_side("stream", &mut streams, |_, stream| stream.run(pace, until));
+        drop(streams);
+        let moved = moved.map_err(|error| self.of_space(error))?;
+        self.note(shape, &moved);
+        Ok(joined(&moved))
+    }
+
+    /// What the files hold now.
+    pub fn note(&mut self, shape: &Shape, moved: &[Moved]) {
+        if shape.way == Way::Write && shape.order == Order::Sequential {
+            self.files.iter_mut().zip(moved).for_each(|(file, moved)| file.length = moved.bytes);
+            if shape.direct {
+                self.written_directly = self.written_directly.max(moved.iter().map(|moved| moved.bytes).sum());
+            }
+        }
+    }
+
+    /// The error, with what to do where it is of room.
+    pub fn of_space(&self, error: Error) -> Error {
+        if !error.is_lack_of_room() {
+            return error;
+        }
+        let why = format!("has no room for the {} that calibration was to use there", show_bytes(self.space));
+        Error::refused(self.path.display().to_string(), why, "free space there, or give less: --space 256MiB")
+    }
+}
+
+/// Part `number` of `parts` of a file, at whole blocks where it has that many.
+fn part(length: u64, number: u64, parts: u64, block: u64) -> Range<u64> {
+    let blocks = length / block;
+    if blocks < parts {
+        return 0..length;
+    }
+    blocks * number / parts * block..blocks * (number + 1) / parts * block
+}
+
+/// All streams as one round.
+pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
+    let begun = moved.iter().map(|moved| moved.begun).min()?;
+    let ended = moved.iter().map(|moved| moved.ended).max()?;
+    let sync = moved.iter().map(|moved| moved.sync_seconds).fold(0.0, f64::max);
+    let bytes = moved.iter().map(|moved| moved.bytes).sum();
+    let seconds = (ended - begun).max(Duration::from_micros(1)).as_secs_f64();
+    let cpu_seconds = moved.iter().map(|moved| moved.cpu_seconds).sum();
+    (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
+}
+
+/// Reads from one place and writes to another at once.
+pub(super) fn both(
+    (from, read): (&mut Disk, &Shape),
+    (to, write): (&mut Disk, &Shape),
+    pace: &Pace<'_>,
+) -> Result<Option<(u64, u64, f64)>> {
+    let (mut reads, mut writes) = (from.streams(read)?, to.streams(write)?);
+    let (reading, until) = (reads.len(), Instant::now() + pace.length);
+    let all: Vec<&mut Stream> = reads.iter_mut().chain(&mut writes).collect();
+    let moved = threads::side_by_side("stream", all, |_, stream| stream.run(pace, until));
+    drop((reads, writes));
+    let moved = moved.map_err(|error| to.of_space(error))?;
+    to.note(write, &moved[reading..]);
+    let (Some(read), Some(written)) = (joined(&moved[..reading]), joined(&moved[reading..])) else { return Ok(None) };
+    Ok(joined(&moved).map(|all| (read.bytes, written.bytes, all.seconds)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::job::Conduct;
+
+    fn shape(way: Way, order: Order, streams: u64, direct: bool) -> Shape {
+        Shape { way, order, block_bytes: 64 << 10, queue_depth: 4, streams, direct }
+    }
+
+    #[test]
+    fn parts_of_a_file_are_whole_blocks_and_do_not_overlap() {
+        let parts: Vec<Range<u64>> = (0..3).map(|at| part(1000, at, 3, 64)).collect();
+        assert_eq!(parts, [0..320, 320..640, 640..960]);
+        assert_eq!(part(100, 1, 2, 64), 0..100, "a file that is too short is read by all");
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_and_nothing_ever_has_a_name() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let conduct = Conduct::default();
+        let pace = Pace::new(Duration::from_millis(20), None, &conduct);
+        let mut disk = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
+        assert!(disk.round(&shape(Way::Read, Order::Sequential, 1, true), &pace).unwrap().is_none());
+        for direct in [true, false] {
+            let wrote = disk.round(&shape(Way::Write, Order::Sequential, 2, direct), &pace).unwrap().unwrap();
+            assert!(wrote.bytes > 0 && wrote.bytes <= 4 << 20 && wrote.seconds >= wrote.sync_seconds);
+            assert_eq!(disk.length(), wrote.bytes);
+            for (way, order) in
+                [(Way::Read, Order::Sequential), (Way::Read, Order::Random), (Way::Write, Order::Random)]
+            {
+                let moved = disk.round(&shape(way, order, 3, direct), &pace).unwrap().unwrap();
+                assert_eq!(moved.bytes % (64 << 10), 0, "{way:?} {order:?}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn both_directions_at_once_are_counted_apart() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        std::fs::write(directory.path().join("data"), vec![7; 1 << 20]).unwrap();
+        let conduct = Conduct::default();
+        let pace = Pace::new(Duration::from_millis(20), None, &conduct);
+        let file = ProbeFile::read(&directory.path().join("data")).unwrap();
+        let mut from = Disk::new(directory.path().join("data"), vec![file], 0);
+        let mut to = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
+        let (read, write) =
+            (shape(Way::Read, Order::Sequential, 1, true), shape(Way::Write, Order::Sequential, 1, true));
+        let (read, written, seconds) = both((&mut from, &read), (&mut to, &write), &pace).unwrap().unwrap();
+        assert!(read > 0 && written > 0 && written <= 4 << 20 && seconds > 0.0);
+        assert_eq!(std::fs::read(directory.path().join("data")).unwrap(), vec![7; 1 << 20]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Work on bytes in memory, by as many threads as are asked for: codecs, checksums, the cipher.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use fullbore_core::checksum::{PlainDigest, UnitHasher, crc32c, is_zero};
+use fullbore_core::cipher::{DataKey, Sealer};
+use fullbore_core::codec::{Decoder, Encoder};
+use fullbore_core::{Error, Result, threads};
+
+use super::disk::joined;
+use super::pace::{Pace, thread_seconds};
+use super::sample::{BLOCK, Packed};
+use super::stream::Moved;
+use crate::tune::profile::Round;
+
+/// Bytes of a page: the unit of the page map.
+const PAGE: usize = 4096;
+/// Bytes that the digest of a block is fed at a time, as in a worker: they are still in the cache then.
+const DIGEST_STEP: usize = 16 << 10;
+
+/// Does `once` with one block after the other until the round is over; each thread begins with another block. A round is as long as the
+/// threads have worked on average, so that `threads × seconds / bytes` is what one of them takes for a byte.
+fn round<W: FnMut(usize) -> Result<usize>>(
+    threads: u64,
+    blocks: usize,
+    pace: &Pace<'_>,
+    make: impl Fn() -> Result<W> + Sync,
+) -> Result<Option<Round>> {
+    if blocks == 0 {
+        return Ok(None);
+    }
+    let done = threads::side_by_side("worker", 0..threads as usize, |_, number| {
+        let mut once = make()?;
+        let (begun, processor) = (Instant::now(), thread_seconds());
+        let (until, mut bytes, mut at) = (begun + pace.length, 0, number);
+        while Instant::now() < until {
+            pace.conduct.check()?;
+            bytes += once(at % blocks)? as u64;
+            at += 1;
+        }
+        let cpu_seconds = (thread_seconds() - processor).max(0.0);
+        Ok(Moved { bytes, begun, ended: Instant::now(), sync_seconds: 0.0, cpu_seconds })
+    })?;
+    let worked: f64 = done.iter().map(|moved| (moved.ended - moved.begun).as_secs_f64()).sum();
+    Ok(joined(&done).map(|round| Round { seconds: worked / threads as f64, ..round }))
+}
+
+/// Packs the sample.
+pub(super) fn pack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
+    round(threads, blocks.len(), pace, || {
+        let (mut encoder, mut out) = (Encoder::new(packed.compression)?, vec![0; BLOCK]);
+        Ok(move |at: usize| {
+            black_box(encoder.encode(&blocks[at], &mut out)?);
+            Ok(blocks[at].len())
+        })
+    })
+}
+
+/// Unpacks what was made of it.
+pub(super) fn unpack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
+    round(threads, blocks.len(), pace, || {
+        let (mut decoder, mut out) = (Decoder::new()?, vec![0; BLOCK]);
+        Ok(move |at: usize| {
+            let (codec, stored) = &packed.blocks[at];
+            let plain = &mut out[..blocks[at].len()];
+            let unpacked = decoder.decode(*codec, stored, plain);
+            unpacked.map_err(|why| {
+                Error::refused("codec", why.to_string(), "this is a defect of fullbore: please report it")
+            })?;
+            black_box(plain);
+            Ok(blocks[at].len())
+        })
+    })
+}
+
+/// What a worker does to plain bytes besides packing them.
+pub(super) fn checksum(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
+    round(threads, blocks.len(), pace, || {
+        let hasher = UnitHasher::new(1);
+        Ok(move |at: usize| {
+            let mut digest = PlainDigest::new();
+            for step in blocks[at].chunks(DIGEST_STEP) {
+                for page in step.chunks(PAGE) {
+                    black_box((is_zero(page), hasher.hash(page)));
+                }
+                digest.update(step);
+            }
+            black_box((digest.finish(), crc32c(&blocks[at])));
+            Ok(blocks[at].len())
+        })
+    })
+}
+
+/// Encrypts blocks where they are.
+pub(super) fn cipher(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
+    round(threads, blocks.len(), pace, || {
+        // A key of its own for each thread: no number is used twice under one.
+        let (sealer, mut bytes, mut number) = (Sealer::new(&DataKey::random()?), blocks[0].clone(), 0);
+        Ok(move |_: usize| {
+            black_box(sealer.seal_in_place(number, &[], &mut bytes)?);
+            number += 1;
+            Ok(bytes.len())
+        })
+    })
+}

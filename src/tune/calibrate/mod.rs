@@ -1,0 +1,78 @@
+//! Calibration: what the path between database and media can do, measured with fullbore's own I/O, codecs and checksums. What is measured and
+//! how is in `docs/CALIBRATION.md`.
+
+pub mod chart;
+
+mod disk;
+mod in_memory;
+mod pace;
+mod places;
+mod probe_file;
+mod sample;
+mod schedule;
+mod shapes;
+mod store;
+mod stream;
+
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result};
+
+use super::profile::{Profile, Settings, check_name};
+use crate::job::Conduct;
+use schedule::Run;
+
+/// Seconds of a run.
+pub const SECONDS: u64 = 30;
+/// Seconds of a thorough one.
+pub const THOROUGH: u64 = 300;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The profile's name.
+    pub name: String,
+    /// Files, directories, objects and prefixes that are only read.
+    pub read: Vec<String>,
+    /// Directories and prefixes that files are made in.
+    pub write: Vec<String>,
+    /// How long it may take, about.
+    pub time: Duration,
+    /// More codecs and a larger sample.
+    pub thorough: bool,
+    /// Bytes in each file system, at most.
+    pub space: Option<u64>,
+    /// Bytes per second of all reads and writes, at most.
+    pub throttle: Option<u64>,
+}
+
+/// Measures; `tell` hears what is done. Nothing that was made for it is left, however it ends.
+///
+/// # Errors
+/// A place that cannot be read or written, no room, contradictions in the request, a signal.
+pub fn run(request: &Request, conduct: &Conduct, tell: &dyn Fn(&str)) -> Result<Profile> {
+    check_name(&request.name)?;
+    if request.read.is_empty() && request.write.is_empty() {
+        let hint = "fullbore calibrate --read /data/app.db --write /mnt/backup";
+        return Err(Error::usage("calibrate", "no place was given", hint));
+    }
+    if request.space.is_some_and(|space| space < places::LEAST_SPACE) {
+        return Err(Error::usage("--space", "is less than 16 MiB", "give more, or leave it out"));
+    }
+    let settings = Settings {
+        seconds: request.time.as_secs_f64(),
+        space_bytes: request.space,
+        throttle_bytes_per_s: request.throttle,
+    };
+    let begun = Instant::now();
+    let measured = Run::open(request, Profile::begin(&request.name, settings), conduct, begun)
+        .and_then(|run| run.measure(tell))
+        // A store only knows that it had to end, and not why.
+        .map_err(|error| match (error, conduct.check()) {
+            (Error::Halted, Err(cancelled)) => cancelled,
+            (error, _) => error,
+        });
+    let mut profile = measured?;
+    profile.made_at = jiff::Timestamp::now().to_string();
+    Ok(profile)
+}

@@ -1,0 +1,146 @@
+//! What `--read` and `--write` name, looked at before anything is measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::device::Device;
+use fullbore_core::io::free_space;
+use fullbore_core::{Error, Result};
+
+use super::Request;
+use super::disk::Disk;
+use super::probe_file::{PROBE_NAME, ProbeFile};
+use super::store::Store;
+use crate::job::Conduct;
+use crate::tune::profile::{Place, Shape, Use};
+use crate::units::show_bytes;
+
+/// Space that is used when nothing is said, in bytes: this, or a tenth of what is free.
+const SPACE: u64 = 4 << 30;
+const SHARE_OF_FREE: u64 = 10;
+/// Less than this says nothing of a device.
+pub(super) const LEAST_SPACE: u64 = 16 << 20;
+/// Of the files of a directory so many are read, the largest; and so many names are looked at.
+const FILES: usize = 8;
+const NAMES: usize = 100_000;
+
+/// A place that is measured.
+pub(super) enum Medium {
+    Disk(Disk),
+    Store(Box<Store>),
+}
+
+impl Medium {
+    pub fn coarse(&self, used: Use) -> Vec<Shape> {
+        match self {
+            Self::Disk(disk) => super::shapes::coarse(used, disk.is_direct()),
+            Self::Store(store) => store.coarse(),
+        }
+    }
+}
+
+/// All places, each with its entry in the profile.
+pub(super) fn open(request: &Request, conduct: &Conduct) -> Result<Vec<(Place, Medium)>> {
+    let mut opened: Vec<(Place, Medium)> = Vec::new();
+    for (used, texts) in [(Use::Read, &request.read), (Use::Write, &request.write)] {
+        for text in texts {
+            let (place, medium) = open_one(text, used, conduct)?;
+            if opened.iter().any(|(other, _)| other.used == used && other.path == place.path) {
+                let flag = if used == Use::Read { "--read" } else { "--write" };
+                return Err(Error::usage(format!("{flag} {text}"), "is named twice", "name each place once"));
+            }
+            opened.push((place, medium));
+        }
+    }
+    share_space(&mut opened, request.space)?;
+    Ok(opened)
+}
+
+fn open_one(text: &str, used: Use, conduct: &Conduct) -> Result<(Place, Medium)> {
+    if text.contains("://") {
+        let device = Device::parse(text)?;
+        if device.is_in_store() {
+            let path = text.to_owned();
+            let place = Place { path, used, device: None, bytes: 0, cells: Vec::new() };
+            return Ok((place, Medium::Store(Box::new(Store::open(device, used, conduct)?))));
+        }
+        let path = device.path().map(|path| path.display().to_string()).unwrap_or_default();
+        return open_path(&path, used);
+    }
+    open_path(text, used)
+}
+
+fn open_path(text: &str, used: Use) -> Result<(Place, Medium)> {
+    let real = Path::new(text).canonicalize().map_err(|e| Error::io("look at", text, e))?;
+    let metadata = fs::metadata(&real).map_err(|e| Error::io("look at", text, e))?;
+    let disk = match used {
+        Use::Read => Disk::new(real.clone(), files(&real, &metadata)?, 0),
+        Use::Write if metadata.is_dir() => {
+            // Whether it can be written to, and whether it has direct I/O, is known before anything is measured.
+            let file = ProbeFile::create(&real).map_err(|error| error.noting("calibration makes its files there"))?;
+            Disk::new(real.clone(), vec![file], 0)
+        }
+        Use::Write => {
+            let why = "is no directory, and calibration makes files of its own";
+            return Err(Error::usage(format!("--write {text}"), why, "name the directory that backups go to"));
+        }
+    };
+    let (path, device) = (real.display().to_string(), Some(metadata.dev()));
+    let place = Place { path, used, device, bytes: disk.length(), cells: Vec::new() };
+    Ok((place, Medium::Disk(disk)))
+}
+
+/// A file, or the largest files of a directory and those below it.
+fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
+    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    if metadata.is_dir() {
+        let (mut folders, mut names) = (vec![path.to_owned()], 0);
+        while let Some(folder) = folders.pop().filter(|_| names < NAMES) {
+            let entries = fs::read_dir(&folder).map_err(|e| Error::io("list", folder.display().to_string(), e))?;
+            for entry in entries.flatten() {
+                names += 1;
+                match entry.metadata() {
+                    Ok(of) if of.is_dir() => folders.push(entry.path()),
+                    Ok(of) if of.is_file() => found.push((of.len(), entry.path())),
+                    _ => {} // A link, a socket; or gone meanwhile.
+                }
+            }
+        }
+    } else if metadata.is_file() {
+        found.push((metadata.len(), path.to_owned()));
+    }
+    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME));
+    found.retain(|(length, path)| *length > 0 && !ours(path));
+    found.sort_by(|one, other| other.cmp(one));
+    found.truncate(FILES);
+    if found.is_empty() {
+        let why = "has no bytes that could be read";
+        return Err(Error::usage(format!("--read {}", path.display()), why, "name a file, or a directory with files"));
+    }
+    found.iter().map(|(_, path)| ProbeFile::read(path)).collect()
+}
+
+/// Gives each place that is written its share of the space in its file system.
+fn share_space(opened: &mut [(Place, Medium)], asked: Option<u64>) -> Result<()> {
+    let mut places: BTreeMap<u64, u64> = BTreeMap::new();
+    let written = |place: &Place| place.device.filter(|_| place.used == Use::Write);
+    opened.iter().filter_map(|(place, _)| written(place)).for_each(|device| *places.entry(device).or_insert(0) += 1);
+    for (place, medium) in opened {
+        let (Some(device), Medium::Disk(disk)) = (written(place), medium) else { continue };
+        let (free, sharing) = (free_space(&disk.path)?, places[&device]);
+        let space = asked.unwrap_or((free / SHARE_OF_FREE).min(SPACE)).min(u64::MAX / 2);
+        if space > free || space / sharing < LEAST_SPACE {
+            let needed = space.max(LEAST_SPACE * sharing);
+            return Err(Error::refused(
+                &place.path,
+                format!("calibration needs {} there, and {} are free", show_bytes(needed), show_bytes(free)),
+                "free space there, or give a --space that is a tenth of what is free, at least 16MiB for each --write",
+            ));
+        }
+        disk.space = space / sharing;
+        place.bytes = disk.space;
+    }
+    Ok(())
+}

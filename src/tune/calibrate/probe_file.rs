@@ -1,0 +1,68 @@
+//! Files that are measured: those of a database, which are only read, and files of our own, which have no name.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+use fullbore_core::io::{Mode, OpenedFile};
+use fullbore_core::{Error, Result};
+use rustix::fs::{Advice, fadvise};
+
+/// What the names of our files begin with, for the moment that they have one.
+pub(crate) const PROBE_NAME: &str = ".fullbore-calibrate-";
+
+/// One file, opened in both ways.
+pub(super) struct ProbeFile {
+    /// Past the page cache, where the file system can.
+    pub direct: Arc<OpenedFile>,
+    /// Through it.
+    pub buffered: Arc<OpenedFile>,
+    /// Bytes that can be read.
+    pub length: u64,
+    /// Made here: nobody else uses what the page cache holds of it.
+    pub ours: bool,
+}
+
+impl ProbeFile {
+    /// A file that is there, for reading.
+    pub fn read(path: &Path) -> Result<Self> {
+        let direct = OpenedFile::read(path, Mode::Auto)?;
+        let buffered = OpenedFile::read(path, Mode::Buffered)?;
+        let length = direct.file.metadata().map_err(|e| Error::io("look at", path.display().to_string(), e))?.len();
+        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), length, ours: false })
+    }
+
+    /// A file of our own in `directory`. Its name goes at once: however this process ends, the kernel frees its space.
+    pub fn create(directory: &Path) -> Result<Self> {
+        let path = directory.join(format!("{PROBE_NAME}{}", uuid::Uuid::new_v4()));
+        let direct = OpenedFile::create_new(&path, Mode::Auto)?;
+        let again = OpenOptions::new().read(true).write(true).open(&path);
+        fs::remove_file(&path).map_err(|e| Error::io("remove", path.display().to_string(), e))?;
+        let file = again.map_err(|e| Error::io("open", path.display().to_string(), e))?;
+        let buffered = OpenedFile { file, path, direct: false, alignment: 1 };
+        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), length: 0, ours: true })
+    }
+
+    /// The handle for direct or buffered I/O, and the mode of its queue.
+    pub fn handle(&self, direct: bool) -> (&Arc<OpenedFile>, Mode) {
+        if direct { (&self.direct, Mode::Auto) } else { (&self.buffered, Mode::Buffered) }
+    }
+
+    /// Empties it and reserves `bytes`, as a family is begun.
+    pub fn begin(&mut self, bytes: u64) -> Result<()> {
+        self.length = 0;
+        self.direct.trim(0)?;
+        self.direct.preallocate(bytes)
+    }
+
+    /// Lets the page cache forget a file of ours. Of others it is left alone: their users would miss it.
+    pub fn forget(&self) {
+        if self.ours {
+            let _ = drop_cache(&self.buffered.file); // A figure that is too good, at worst.
+        }
+    }
+}
+
+fn drop_cache(file: &File) -> rustix::io::Result<()> {
+    fadvise(file, 0, None, Advice::DontNeed)
+}

@@ -1,0 +1,113 @@
+//! A sample of the real data, and each codec's blocks of it.
+
+use std::os::unix::fs::FileExt;
+
+use fullbore_core::codec::{CodecId, Compression, Encoder, memory};
+use fullbore_core::{Error, Result};
+
+use super::probe_file::ProbeFile;
+use crate::job::Conduct;
+
+/// Bytes of a block: what a worker packs at a time by default.
+pub(super) const BLOCK: usize = 1 << 20;
+/// Less than this at the end of a file is no block worth measuring.
+const LEAST: usize = 4096;
+
+/// A codec, and what it makes of the sample.
+pub(super) struct Packed {
+    pub compression: Compression,
+    /// Each block as it would be stored.
+    pub blocks: Vec<(CodecId, Vec<u8>)>,
+    /// Stored bytes for a plain byte.
+    pub stored_share: f64,
+    /// Standard error of that over blocks, as a share of it.
+    pub stored_share_error: f64,
+    pub context_bytes: u64,
+}
+
+/// Blocks of the files, spread over them by their sizes, through the page cache.
+pub(super) fn taken(files: &[&ProbeFile], most: usize, conduct: &Conduct) -> Result<Vec<Vec<u8>>> {
+    let length: u64 = files.iter().map(|file| file.length).sum();
+    let step = (length / most as u64).max(BLOCK as u64);
+    let mut blocks = Vec::new();
+    for file in files {
+        let mut offset = 0;
+        while offset < file.length && blocks.len() < most {
+            conduct.check()?;
+            let mut block = vec![0; BLOCK.min((file.length - offset) as usize)];
+            let failed = |e| Error::io("read", file.buffered.path.display().to_string(), e);
+            let read = file.buffered.file.read_at(&mut block, offset).map_err(failed)?;
+            block.truncate(read);
+            if read >= LEAST {
+                blocks.push(block);
+            }
+            offset += step;
+        }
+    }
+    Ok(blocks)
+}
+
+/// What `compression` makes of the sample.
+pub(super) fn packed(blocks: &[Vec<u8>], compression: Compression, conduct: &Conduct) -> Result<Packed> {
+    let mut encoder = Encoder::new(compression)?;
+    let mut out = vec![0; BLOCK];
+    let mut stored = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        conduct.check()?;
+        stored.push(match encoder.encode(block, &mut out)? {
+            Some(length) => (encoder.id(), out[..length].to_vec()),
+            None => (CodecId::None, block.clone()),
+        });
+    }
+    let plain: usize = blocks.iter().map(Vec::len).sum();
+    let bytes: usize = stored.iter().map(|(_, block)| block.len()).sum();
+    let share = bytes as f64 / plain.max(1) as f64;
+    let of_blocks = stored.iter().zip(blocks).map(|((_, stored), plain)| stored.len() as f64 / plain.len() as f64);
+    Ok(Packed {
+        compression,
+        stored_share: share,
+        stored_share_error: standard_error(of_blocks.collect(), share),
+        context_bytes: memory(compression, BLOCK) as u64,
+        blocks: stored,
+    })
+}
+
+/// Of a mean, as a share of it; 1 where one value says nothing of the scatter.
+fn standard_error(values: Vec<f64>, mean: f64) -> f64 {
+    let count = values.len() as f64;
+    if values.len() < 2 || mean <= 0.0 {
+        return 1.0;
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    ((squares / (count - 1.0) / count).sqrt() / mean).min(1.0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_is_spread_over_the_files_and_its_share_is_that_of_its_blocks() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = |name: &str, blocks: usize, byte: u8| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, vec![byte; blocks * BLOCK]).unwrap();
+            ProbeFile::read(&path).unwrap()
+        };
+        let (a, b) = (file("a", 6, 1), file("b", 2, 2));
+        let blocks = taken(&[&a, &b], 4, &Conduct::default()).unwrap();
+        assert_eq!(blocks.iter().map(|block| block[0]).collect::<Vec<_>>(), [1, 1, 1, 2]);
+        let packed = packed(&blocks, "lz4".parse().unwrap(), &Conduct::default()).unwrap();
+        assert!(packed.stored_share < 0.01 && packed.stored_share_error < 0.01);
+        assert_eq!(packed.blocks.len(), 4);
+    }
+
+    #[test]
+    fn the_error_of_a_share_shrinks_with_the_number_of_blocks() {
+        assert_eq!(standard_error(vec![0.5], 0.5), 1.0);
+        let few = standard_error(vec![0.4, 0.6], 0.5);
+        let many = standard_error([0.4, 0.6].repeat(50), 0.5);
+        assert!(many < few / 5.0, "{many} of {few}");
+    }
+}

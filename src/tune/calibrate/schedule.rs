@@ -1,0 +1,313 @@
+//! What is measured when: a coarse set, what lies around the fastest, and all of it again until the time is used.
+
+use std::time::{Duration, Instant};
+
+use fullbore_core::codec::Compression;
+use fullbore_core::{Error, Result};
+
+use super::disk::{Disk, both};
+use super::pace::Pace;
+use super::places::{self, Medium};
+use super::probe_file::ProbeFile;
+use super::sample::{self, BLOCK, Packed};
+use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest, usual};
+use super::{Request, in_memory};
+use crate::job::Conduct;
+use crate::tune::profile::{BothRound, Cell, CodecCell, Profile, Round, Shape, Together, Use, Way, WorkCell};
+use crate::units::show_bytes;
+
+/// How long a round is at least and at most.
+const ROUND: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Rounds of every cell, unless time runs out far too early.
+const ROUNDS: u32 = 2;
+/// More say little more.
+const ROUNDS_MOST: u32 = 9;
+/// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
+const REFINEMENT: f64 = 1.4;
+const BESIDES: f64 = 1.5;
+/// The first rounds may take so many times the time that was given.
+const PATIENCE: u32 = 2;
+/// Codecs that are measured, as `--compression` spells them; and those of a thorough run besides.
+const CODECS: [&str; 5] = ["lz4", "zstd:-1", "zstd:1", "zstd:3", "gzip:1"];
+const MORE_CODECS: [&str; 3] = ["zstd:6", "zstd:9", "gzip:6"];
+/// Blocks of the sample.
+const SAMPLE: usize = 16;
+const SAMPLE_THOROUGH: usize = 32;
+/// Files that are shorter may be in caches that are none of ours.
+const SHORT: u64 = 256 << 20;
+
+/// One thing to measure.
+#[derive(Debug, Clone, Copy)]
+enum Probe {
+    Cell(usize, Shape),
+    Both(usize),
+    /// The number of the codec, and where its cell is in the profile.
+    Codec(usize, usize),
+    Checksum(usize),
+    Cipher(usize),
+}
+
+impl Probe {
+    /// How many rounds long it is: each direction alone and both, packing and unpacking.
+    fn rounds(&self) -> f64 {
+        match self {
+            Self::Both(_) => 3.0,
+            Self::Codec(..) => 2.0,
+            Self::Cell(..) | Self::Checksum(_) | Self::Cipher(_) => 1.0,
+        }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        matches!(self, Self::Codec(..) | Self::Checksum(_) | Self::Cipher(_))
+    }
+}
+
+/// A run under way.
+pub(super) struct Run<'a> {
+    request: &'a Request,
+    profile: Profile,
+    media: Vec<Medium>,
+    blocks: Vec<Vec<u8>>,
+    packed: Vec<Packed>,
+    pace: Pace<'a>,
+    begun: Instant,
+}
+
+impl<'a> Run<'a> {
+    /// Opens all places, takes the sample and packs it once.
+    pub fn open(request: &'a Request, mut profile: Profile, conduct: &'a Conduct, begun: Instant) -> Result<Self> {
+        let opened = places::open(request, conduct)?;
+        let (entries, media): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        profile.places = entries;
+        let pace = Pace::new(ROUND.0, request.throttle, conduct);
+        let mut run = Self { request, profile, media, blocks: Vec::new(), packed: Vec::new(), pace, begun };
+        run.take_sample(conduct)?;
+        Ok(run)
+    }
+
+    fn take_sample(&mut self, conduct: &Conduct) -> Result<()> {
+        let files: Vec<&ProbeFile> = self.media.iter().filter_map(only_read).flatten().collect();
+        let most = if self.request.thorough { SAMPLE_THOROUGH } else { SAMPLE };
+        self.blocks = sample::taken(&files, most, conduct)?;
+        self.profile.sample_bytes = self.blocks.iter().map(|block| block.len() as u64).sum();
+        if self.blocks.is_empty() {
+            self.profile
+                .notes
+                .push("codecs were not measured: there is no --read with files to take a sample of".into());
+            let mut random = fastrand::Rng::with_seed(1);
+            self.blocks = vec![(0..BLOCK).map(|_| random.u8(..)).collect()];
+            return Ok(());
+        }
+        let more = if self.request.thorough { &MORE_CODECS[..] } else { &[] };
+        for text in CODECS.iter().chain(more) {
+            let compression: Compression = text.parse()?;
+            self.packed.push(sample::packed(&self.blocks, compression, conduct)?);
+        }
+        Ok(())
+    }
+
+    /// Measures, and gives the profile.
+    pub fn measure(mut self, tell: &dyn Fn(&str)) -> Result<Profile> {
+        let (mut probes, rest) = self.coarse();
+        let needed = probes.len();
+        probes.extend(rest);
+        let lengths: f64 = probes.iter().map(Probe::rounds).sum();
+        let rounds = (f64::from(ROUNDS) * BESIDES * REFINEMENT * lengths).max(1.0);
+        let left = self.request.time.saturating_sub(self.begun.elapsed());
+        self.pace.length = left.div_f64(rounds).clamp(ROUND.0, ROUND.1);
+        tell(&format!(
+            "{} ways to use {} and {} in memory, {:.0} ms each, for about {} s",
+            probes.iter().filter(|probe| !probe.is_in_memory()).count(),
+            places_in_words(self.profile.places.len()),
+            probes.iter().filter(|probe| probe.is_in_memory()).count(),
+            self.pace.length.as_secs_f64() * 1e3,
+            self.request.time.as_secs()
+        ));
+        let patience = self.request.time * PATIENCE;
+        // Once in any case: without these a profile is none.
+        self.pass(&probes[..needed], Duration::MAX)?;
+        self.pass(&probes[needed..], patience)?;
+        let more = self.around();
+        tell(&format!("{} more around the fastest", more.len()));
+        self.pass(&more, patience)?;
+        probes.extend(more);
+        for _ in 1..ROUNDS {
+            self.pass(&probes, patience)?;
+        }
+        for _ in ROUNDS..ROUNDS_MOST {
+            if !self.pass(&probes, self.request.time)? {
+                break;
+            }
+        }
+        self.note_what_may_mislead();
+        self.drop_empty();
+        Ok(self.profile)
+    }
+
+    /// One round of each; false when `most` of the time is over before the last.
+    fn pass(&mut self, probes: &[Probe], most: Duration) -> Result<bool> {
+        for probe in probes {
+            if self.begun.elapsed().saturating_add(self.pace.length) > most {
+                return Ok(false);
+            }
+            self.pace.conduct.check()?;
+            self.measure_one(*probe)?;
+        }
+        Ok(true)
+    }
+
+    /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
+    fn coarse(&mut self) -> (Vec<Probe>, Vec<Probe>) {
+        let (mut probes, mut rest) = (Vec::new(), Vec::new());
+        for (at, medium) in self.media.iter().enumerate() {
+            let mut ways = Vec::new();
+            for shape in medium.coarse(self.profile.places[at].used) {
+                let first = !ways.contains(&shape.way);
+                ways.push(shape.way);
+                if first { &mut probes } else { &mut rest }.push(Probe::Cell(at, shape));
+            }
+        }
+        let disk =
+            |at: &usize, used| self.profile.places[*at].used == used && matches!(self.media[*at], Medium::Disk(_));
+        let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
+        let (block_bytes, queue_depth) = (USUAL_BLOCK, USUAL_DEPTH);
+        for written in (0..self.media.len()).filter(|at| disk(at, Use::Write)) {
+            let Some(read) = read else { break };
+            probes.push(Probe::Both(self.profile.together.len()));
+            let rounds = Vec::new();
+            self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
+        }
+        let mut threads = vec![1, self.profile.machine.cores];
+        threads.dedup();
+        for threads in threads {
+            for (number, packed) in self.packed.iter().enumerate() {
+                probes.push(Probe::Codec(number, self.profile.codecs.len()));
+                self.profile.codecs.push(CodecCell {
+                    codec: packed.compression.to_string(),
+                    threads,
+                    stored_share: packed.stored_share,
+                    stored_share_error: packed.stored_share_error,
+                    context_bytes: packed.context_bytes,
+                    pack: Vec::new(),
+                    unpack: Vec::new(),
+                });
+            }
+            probes.extend([Probe::Checksum(self.profile.checksums.len()), Probe::Cipher(self.profile.ciphers.len())]);
+            self.profile.checksums.push(WorkCell { threads, rounds: Vec::new() });
+            self.profile.ciphers.push(WorkCell { threads, rounds: Vec::new() });
+        }
+        (probes, rest)
+    }
+
+    fn around(&self) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (at, medium) in self.media.iter().enumerate() {
+            let (Medium::Disk(disk), place) = (medium, &self.profile.places[at]) else { continue };
+            for way in [Way::Write, Way::Read] {
+                let shapes = around_the_fastest(&place.cells, way, disk.is_direct());
+                probes.extend(shapes.into_iter().map(|shape| Probe::Cell(at, shape)));
+            }
+        }
+        probes
+    }
+
+    fn measure_one(&mut self, probe: Probe) -> Result<()> {
+        let Self { profile, blocks, packed, pace, media, .. } = self;
+        match probe {
+            Probe::Cell(at, shape) => {
+                let round = match &mut media[at] {
+                    Medium::Disk(disk) => disk.round(&shape, pace)?,
+                    Medium::Store(store) => store.round(&shape, pace)?,
+                };
+                let cells = &mut profile.places[at].cells;
+                match (cells.iter_mut().find(|cell| cell.shape == shape), round) {
+                    (Some(cell), round) => cell.rounds.extend(round),
+                    (None, round) => cells.push(Cell { shape, rounds: round.into_iter().collect() }),
+                }
+            }
+            Probe::Both(pair) => {
+                let pair = &mut profile.together[pair];
+                pair.rounds.extend(measure_both(media, pair.read, pair.written, pace)?);
+            }
+            Probe::Codec(codec, cell) => {
+                let (cell, packed) = (&mut profile.codecs[cell], &packed[codec]);
+                cell.pack.extend(in_memory::pack(blocks, packed, cell.threads, pace)?);
+                cell.unpack.extend(in_memory::unpack(blocks, packed, cell.threads, pace)?);
+            }
+            Probe::Checksum(cell) => {
+                let WorkCell { threads, rounds } = &mut profile.checksums[cell];
+                rounds.extend(in_memory::checksum(blocks, *threads, pace)?);
+            }
+            Probe::Cipher(cell) => {
+                let WorkCell { threads, rounds } = &mut profile.ciphers[cell];
+                rounds.extend(in_memory::cipher(blocks, *threads, pace)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_what_may_mislead(&mut self) {
+        let notes = &mut self.profile.notes;
+        for place in self.profile.places.iter().filter(|place| place.used == Use::Read && place.device.is_some()) {
+            if place.bytes < SHORT {
+                let size = show_bytes(place.bytes);
+                notes.push(format!(
+                    "`{}` has {size} only: caches below this machine may have held all of it",
+                    place.path
+                ));
+            }
+        }
+        for (place, medium) in self.profile.places.iter().zip(&self.media) {
+            if matches!(medium, Medium::Disk(disk) if !disk.is_direct()) {
+                notes.push(format!(
+                    "the file system of `{}` has no direct I/O: all of it went through the page cache",
+                    place.path
+                ));
+            }
+        }
+        if let Some(rate) = self.profile.settings.throttle_bytes_per_s {
+            notes.push(format!("reads and writes were held at {}/s by --throttle", show_bytes(rate)));
+        }
+    }
+
+    /// What was never measured, for there was no time or nothing to read, is no cell.
+    fn drop_empty(&mut self) {
+        let profile = &mut self.profile;
+        profile.places.iter_mut().for_each(|place| place.cells.retain(|cell| !cell.rounds.is_empty()));
+        profile.together.retain(|pair| !pair.rounds.is_empty());
+        profile.codecs.retain(|cell| !cell.pack.is_empty() && !cell.unpack.is_empty());
+        profile.checksums.retain(|cell| !cell.rounds.is_empty());
+        profile.ciphers.retain(|cell| !cell.rounds.is_empty());
+    }
+}
+
+fn places_in_words(count: usize) -> String {
+    if count == 1 { "1 place".into() } else { format!("{count} places") }
+}
+
+/// The files of a place that is only read.
+fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
+    match medium {
+        Medium::Disk(disk) if disk.files.iter().all(|file| !file.ours) => Some(&disk.files),
+        _ => None,
+    }
+}
+
+/// Each direction alone, and then both.
+fn measure_both(media: &mut [Medium], read: usize, written: usize, pace: &Pace<'_>) -> Result<Option<BothRound>> {
+    let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([read, written]) else {
+        return Err(Error::refused("calibration", "one place was to be read and written at once", ""));
+    };
+    let (reads, writes) = (usual(Way::Read, from.is_direct()), usual(Way::Write, to.is_direct()));
+    let alone =
+        |disk: &mut Disk, shape: &Shape| Ok::<_, Error>(disk.round(shape, pace)?.map(|round: Round| round.rate()));
+    let (Some(read_alone), Some(written_alone)) = (alone(from, &reads)?, alone(to, &writes)?) else { return Ok(None) };
+    let together = both((from, &reads), (to, &writes), pace)?;
+    Ok(together.map(|(read_bytes, written_bytes, seconds)| BothRound {
+        read_bytes,
+        written_bytes,
+        seconds,
+        read_alone,
+        written_alone,
+    }))
+}

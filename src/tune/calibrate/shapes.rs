@@ -1,0 +1,128 @@
+//! Which ways to use a place are measured: a coarse set, and then what lies around the fastest.
+
+use std::ops::RangeInclusive;
+
+use crate::tune::profile::{Cell, Order, Shape, Use, Way};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// What a job uses when nothing else is said: MAXTRANSFERSIZE and the queue depth of a family.
+pub(super) const USUAL_BLOCK: u64 = MIB;
+pub(super) const USUAL_DEPTH: u64 = 4;
+/// Where refinement ends.
+const BLOCKS: RangeInclusive<u64> = 64 * KIB..=4 * MIB;
+const DEPTHS: RangeInclusive<u64> = 1..=64;
+const STREAMS: RangeInclusive<u64> = 1..=16;
+/// Bytes of buffers at a time.
+const MEMORY: u64 = 256 * MIB;
+
+/// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to four files.
+const READS: [(u64, u64, u64); 9] = [
+    (MIB, 4, 1),
+    (MIB, 1, 1),
+    (MIB, 32, 1),
+    (64 * KIB, 1, 1),
+    (64 * KIB, 32, 1),
+    (4 * MIB, 1, 1),
+    (4 * MIB, 4, 1),
+    (MIB, 4, 2),
+    (MIB, 4, 4),
+];
+const WRITES: [(u64, u64, u64); 7] =
+    [(MIB, 4, 1), (MIB, 1, 1), (MIB, 32, 1), (64 * KIB, 4, 1), (4 * MIB, 4, 1), (MIB, 4, 2), (MIB, 4, 4)];
+const READS_BACK: [(u64, u64, u64); 4] = [(MIB, 4, 1), (MIB, 1, 1), (4 * MIB, 4, 1), (MIB, 4, 4)];
+const RANDOM_READS: [(u64, u64, u64); 3] = [(64 * KIB, 1, 1), (64 * KIB, 32, 1), (MIB, 4, 1)];
+const RANDOM_WRITES: [(u64, u64, u64); 1] = [(64 * KIB, 4, 1)];
+const BUFFERED: [(u64, u64, u64); 1] = [(MIB, 4, 1)];
+
+/// The usual way of a job.
+pub(super) fn usual(way: Way, direct: bool) -> Shape {
+    Shape { way, order: Order::Sequential, block_bytes: USUAL_BLOCK, queue_depth: USUAL_DEPTH, streams: 1, direct }
+}
+
+/// What is measured of every place first. Of one that is written, writes: there is nothing to read before.
+pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
+    let of = |way, order, sizes: &[(u64, u64, u64)], direct| {
+        let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| Shape {
+            way,
+            order,
+            block_bytes,
+            queue_depth,
+            streams,
+            direct,
+        };
+        sizes.iter().map(shape).collect::<Vec<_>>()
+    };
+    let mut shapes = match used {
+        Use::Read => of(Way::Read, Order::Sequential, &READS, direct),
+        Use::Write => of(Way::Write, Order::Sequential, &WRITES, direct),
+    };
+    if used == Use::Write {
+        shapes.extend(of(Way::Write, Order::Random, &RANDOM_WRITES, direct));
+        shapes.extend(of(Way::Read, Order::Sequential, &READS_BACK, direct));
+    } else {
+        shapes.extend(of(Way::Read, Order::Random, &RANDOM_READS, direct));
+    }
+    if direct {
+        let way = if used == Use::Read { Way::Read } else { Way::Write };
+        shapes.extend(of(way, Order::Sequential, &BUFFERED, false));
+    }
+    shapes
+}
+
+/// Half and twice the block, the queue depth and the streams of the fastest sequential cell in this direction, as far as they were not measured.
+pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool) -> Vec<Shape> {
+    let counts = |cell: &&Cell| {
+        let Shape { way: of, order, direct: how, .. } = cell.shape;
+        of == way && order == Order::Sequential && how == direct && !cell.rounds.is_empty()
+    };
+    let fastest = cells.iter().filter(counts).max_by(|one, other| one.rate().total_cmp(&other.rate()));
+    let Some(Cell { shape, .. }) = fastest else { return Vec::new() };
+    let near = |value: u64, bounds: RangeInclusive<u64>| {
+        [value * 2, value / 2].map(|near| near.clamp(*bounds.start(), *bounds.end()))
+    };
+    let blocks = near(shape.block_bytes, BLOCKS).map(|block_bytes| Shape { block_bytes, ..*shape });
+    let depths = near(shape.queue_depth, DEPTHS).map(|queue_depth| Shape { queue_depth, ..*shape });
+    let streams = near(shape.streams, STREAMS).map(|streams| Shape { streams, ..*shape });
+    let mut shapes: Vec<Shape> = Vec::new();
+    for shape in blocks.into_iter().chain(depths).chain(streams) {
+        let memory = shape.block_bytes * shape.queue_depth * shape.streams;
+        if memory <= MEMORY && !shapes.contains(&shape) && !cells.iter().any(|cell| cell.shape == shape) {
+            shapes.push(shape);
+        }
+    }
+    shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::profile::Round;
+
+    fn cell(shape: Shape, rate: u64) -> Cell {
+        Cell { shape, rounds: vec![Round { bytes: rate, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 }] }
+    }
+
+    #[test]
+    fn what_lies_around_the_fastest_cell_is_new_and_within_bounds() {
+        let slow = cell(usual(Way::Read, true), 10);
+        let fast = cell(Shape { queue_depth: 64, streams: 4, ..usual(Way::Read, true) }, 20);
+        let around = around_the_fastest(&[slow, fast.clone()], Way::Read, true);
+        assert!(!around.is_empty());
+        for shape in &around {
+            assert!(BLOCKS.contains(&shape.block_bytes) && DEPTHS.contains(&shape.queue_depth), "{shape:?}");
+            assert!(shape.block_bytes * shape.queue_depth * shape.streams <= MEMORY, "{shape:?}");
+            assert_ne!(*shape, fast.shape);
+        }
+        assert!(around.iter().any(|shape| shape.queue_depth == 32 && shape.streams == 4));
+        assert!(around_the_fastest(&[], Way::Read, true).is_empty());
+    }
+
+    #[test]
+    fn a_place_that_is_read_is_never_written() {
+        for direct in [true, false] {
+            assert!(coarse(Use::Read, direct).iter().all(|shape| shape.way == Way::Read));
+            assert_eq!(coarse(Use::Write, direct)[0].way, Way::Write, "there is nothing to read before");
+        }
+    }
+}
