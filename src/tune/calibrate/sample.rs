@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn the_sample_is_spread_over_the_files_and_its_share_is_that_of_its_blocks() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = |name: &str, blocks: usize, byte: u8| {
+        let file = |name: &str, blocks: usize, byte: u8| {
             let path = directory.path().join(name);
             std::fs::write(&path, vec![byte; blocks * BLOCK]).unwrap();
             ProbeFile::read(&path).unwrap()
