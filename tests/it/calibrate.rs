@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fullbore::tune::profile::{self, Asked, Machine, Order, Profile, Use, Way};
+use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions};
 
 use crate::program;
 use crate::small_disk::SmallDisk;
@@ -176,4 +177,19 @@ fn a_run_that_is_killed_leaves_nothing_either() {
     running.signal("KILL");
     running.wait().with_code(-9);
     world.assert_no_media();
+}
+
+#[test]
+fn a_store_is_measured_by_puts_and_gets_and_nothing_is_left_in_it() {
+    let world = World::new();
+    let store = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new());
+    store.make_bucket("media");
+    let line = "calibrate --write s3://media/night/ --seconds 1";
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.envs(store.environment());
+    program::run(command).done();
+    let made = stored(&world, "default");
+    let ways: Vec<Way> = made.places[0].cells.iter().map(|cell| cell.shape.way).collect();
+    assert!(ways.contains(&Way::Read) && ways.contains(&Way::Write), "{ways:?}");
+    assert_eq!((store.objects("media").len(), store.uploads("media").len()), (0, 0));
 }
