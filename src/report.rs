@@ -5,7 +5,12 @@ use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
 use fullbore_core::sink::DeviceAccount;
 use serde::Serialize;
 
+use crate::tune::verdict::Setup;
 use crate::units::{mib_per_s, show_bytes};
+
+mod judge;
+
+pub use judge::{UseReport, VerdictReport, WhatIfReport};
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -77,6 +82,8 @@ pub struct Report {
     pub cpu_s: f64,
     /// The stage that was the limit.
     pub bottleneck: Option<BottleneckReport>,
+    /// What was the limit, why, and what another configuration would have changed.
+    pub verdict: Option<VerdictReport>,
     /// The raw path, with `--measure-limit`.
     pub limit: Option<LimitReport>,
     /// The engine's own positions.
@@ -93,9 +100,18 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// What is worth knowing, and nothing to be done about.
     pub notes: Vec<String>,
+    /// The plan, for the verdict.
+    #[serde(skip)]
+    pub setup: Option<Setup>,
     /// Behind `stages`.
     #[serde(skip)]
     accounts: Vec<Stage>,
+    /// From the first byte of each set to its last, in seconds, and how many sets there were.
+    #[serde(skip)]
+    moving: (f64, u32),
+    /// Processor seconds of the process before the job.
+    #[serde(skip)]
+    cpu_before_s: f64,
 }
 
 /// One family.
@@ -309,15 +325,23 @@ impl Report {
             command: command.into(),
             status: "failed".into(),
             started_at: jiff::Timestamp::now().to_string(),
+            cpu_before_s: crate::job::process_usage().cpu_s,
             ..Self::default()
         }
     }
 
+    /// What the process has done so far is not the job: `--measure-limit`.
+    pub fn begin_processor_time(&mut self) {
+        self.cpu_before_s = crate::job::process_usage().cpu_s;
+    }
+
     /// Books stages, and with them the bottleneck. Those of several sets add up.
     pub fn add_stages(&mut self, more: &[Stage]) {
+        let longest = more.iter().map(Stage::longest).max().unwrap_or_default();
+        self.moving = (self.moving.0 + longest.as_secs_f64(), self.moving.1 + 1);
         for stage in more {
             match self.accounts.iter_mut().find(|known| known.name == stage.name) {
-                Some(known) => known.account.add(stage.account),
+                Some(known) => known.go_on(stage),
                 None => self.accounts.push(stage.clone()),
             }
         }
@@ -365,6 +389,7 @@ impl Report {
         let usage = crate::job::process_usage();
         self.peak_rss_bytes = usage.peak_rss_bytes;
         self.cpu_s = usage.cpu_s;
+        self.verdict = self.judged();
         match error {
             None if self.status == "planned" => self.exit_code = 0,
             None => {

@@ -353,8 +353,13 @@ pub fn verify_result(report: &Report, shown: &Shown) {
 
 /// Stages, limit and devices.
 fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
-    if let Some(bottleneck) = &report.bottleneck {
-        out.push(format!("  limit: {}: {}", bottleneck.stage, bottleneck.why));
+    match (&report.verdict, &report.bottleneck) {
+        (Some(verdict), _) => {
+            out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));
+            out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", what_if.text)));
+        }
+        (None, Some(bottleneck)) => out.push(format!("  limit: {}: {}", bottleneck.stage, bottleneck.why)),
+        (None, None) => {}
     }
     if let Some(limit) = &report.limit {
         let sink = limit.sink_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));

@@ -20,6 +20,7 @@ use fullbore_core::{Error, Result};
 use super::{Conduct, media, memory};
 use crate::chain::Choice;
 use crate::report::{FamilyReport, PoolReport, Report};
+use crate::tune::verdict::Setup;
 
 /// What is read, and how.
 #[derive(Debug, Clone, Default)]
@@ -93,7 +94,7 @@ pub(super) fn open(
     let in_store = found.iter().any(|found| found.devices.iter().any(Device::is_in_store));
     let plan_of = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
     let plan = plan_of(knobs, usize::from(families), transfer_size)?;
-    claim(&plan, report)?;
+    claim(&plan, families.into(), report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
     let sets = opened.collect::<Result<_>>()?;
@@ -101,7 +102,8 @@ pub(super) fn open(
     Ok(Opened { sets, pool, plan })
 }
 
-fn claim(plan: &UnpackPlan, report: &mut Report) -> Result<()> {
+fn claim(plan: &UnpackPlan, families: usize, report: &mut Report) -> Result<()> {
+    report.setup = Some(Setup::of_unpacking(plan, families));
     let codec_bytes = (plan.workers * codec::memory(Compression::None, plan.transfer_size as usize)) as u64;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
@@ -174,7 +176,7 @@ pub(super) fn unpack(
     report: &mut Report,
 ) -> Result<UnpackOutcome> {
     let plan = UnpackPlan::new(knobs, 1, set.header().transfer_size)?;
-    claim(&plan, report)?;
+    claim(&plan, 1, report)?;
     let pool = Pool::new(plan.input_buffers, plan.transfer_size as usize)?;
     unpack_with(set, &plan, &pool, target, conduct)
 }
@@ -198,6 +200,9 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     report.kind = Some(manifest.kind.to_string());
     report.engine = Some(manifest.engine.clone());
     report.database = Some(manifest.database.clone());
+    if let Some(setup) = &mut report.setup {
+        setup.codec.clone_from(&manifest.codec);
+    }
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
     report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));

@@ -4,3 +4,4 @@ pub mod calibrate;
 pub mod model;
 pub mod plan;
 pub mod profile;
+pub mod verdict;

@@ -2,7 +2,10 @@
 //! bottleneck is a sum and not an opinion.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use crate::pool::Pool;
 
 /// What one stage (all its threads together) did with its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,9 +29,14 @@ impl Account {
         self.blocked += other.blocked;
     }
 
+    /// All of its time.
+    pub fn time(&self) -> Duration {
+        self.busy + self.starved + self.blocked
+    }
+
     /// Share of its time that the stage was busy, 0…1; 0 when it never ran.
     pub fn busy_share(&self) -> f64 {
-        let total = (self.busy + self.starved + self.blocked).as_secs_f64();
+        let total = self.time().as_secs_f64();
         if total > 0.0 { self.busy.as_secs_f64() / total } else { 0.0 }
     }
 }
@@ -44,38 +52,84 @@ pub enum Spent {
     Blocked,
 }
 
+/// What the threads of a stage have done so far, for whoever looks on while they run. Without bytes.
+#[derive(Debug, Default)]
+pub struct LiveAccount {
+    busy_ns: AtomicU64,
+    starved_ns: AtomicU64,
+    blocked_ns: AtomicU64,
+}
+
+impl LiveAccount {
+    fn book(&self, spent: Spent, time: Duration) {
+        let counter = match spent {
+            Spent::Busy => &self.busy_ns,
+            Spent::Starved => &self.starved_ns,
+            Spent::Blocked => &self.blocked_ns,
+        };
+        // 64 bits of nanoseconds are 584 years of threads.
+        counter.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// The account so far; what a thread does just now is booked when it goes on to something else.
+    pub fn read(&self) -> Account {
+        let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
+        Account {
+            bytes: 0,
+            busy: time(&self.busy_ns),
+            starved: time(&self.starved_ns),
+            blocked: time(&self.blocked_ns),
+        }
+    }
+}
+
 /// One thread's stopwatch: each `lap` books the time since the last one.
 pub struct Clock {
     account: Account,
     last: Instant,
+    live: Option<Arc<LiveAccount>>,
 }
 
 impl Clock {
     /// Starts now.
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
-        Self { account: Account::default(), last: Instant::now() }
+        Self { account: Account::default(), last: Instant::now(), live: None }
+    }
+
+    /// Starts now, and books everything in `live` as well.
+    pub fn shown_in(live: &Arc<LiveAccount>) -> Self {
+        Self { live: Some(Arc::clone(live)), ..Self::new() }
     }
 
     /// Books the time since the last lap.
     pub fn lap(&mut self, spent: Spent) {
+        let time = self.since_last();
+        self.book(spent, time);
+    }
+
+    /// Books the time since the last lap as work, but for what was a wait for buffers.
+    pub fn lap_busy_but(&mut self, waited: Duration) {
+        let time = self.since_last();
+        let waited = waited.min(time);
+        self.book(Spent::Busy, time - waited);
+        self.book(Spent::Blocked, waited);
+    }
+
+    fn since_last(&mut self) -> Duration {
         let now = Instant::now();
-        let time = now - self.last;
-        self.last = now;
+        now - std::mem::replace(&mut self.last, now)
+    }
+
+    fn book(&mut self, spent: Spent, time: Duration) {
         match spent {
             Spent::Busy => self.account.busy += time,
             Spent::Starved => self.account.starved += time,
             Spent::Blocked => self.account.blocked += time,
         }
-    }
-
-    /// Books the time since the last lap as work, but for what was a wait for buffers.
-    pub fn lap_busy_but(&mut self, waited: Duration) {
-        let busy = self.account.busy;
-        self.lap(Spent::Busy);
-        let waited = waited.min(self.account.busy - busy);
-        self.account.busy -= waited;
-        self.account.blocked += waited;
+        if let Some(live) = &self.live {
+            live.book(spent, time);
+        }
     }
 
     /// Books bytes that passed.
@@ -94,8 +148,72 @@ impl Clock {
 pub struct Stage {
     /// `source`, `transform`, `sink`, `media`, `target`.
     pub name: &'static str,
-    /// Its account.
+    /// Its account: the sum over its threads.
     pub account: Account,
+    /// Those of its threads, in the order of their numbers: of a stage that writes or reads families, one for each family.
+    pub threads: Vec<Account>,
+}
+
+impl Stage {
+    /// A stage of these threads.
+    pub fn of(name: &'static str, threads: Vec<Account>) -> Self {
+        let mut account = Account::default();
+        threads.iter().for_each(|thread| account.add(*thread));
+        Self { name, account, threads }
+    }
+
+    /// Adds what the same stage did for the set that came next: its threads one after the other.
+    pub fn go_on(&mut self, next: &Self) {
+        self.account.add(next.account);
+        for (at, thread) in next.threads.iter().enumerate() {
+            match self.threads.get_mut(at) {
+                Some(known) => known.add(*thread),
+                None => self.threads.push(*thread),
+            }
+        }
+    }
+
+    /// The time of the thread that was there longest: about that from the first byte to the last.
+    pub fn longest(&self) -> Duration {
+        self.threads.iter().map(Account::time).max().unwrap_or_default()
+    }
+}
+
+/// The accounts of threads that have ended, by stage and by the thread's number in it (a reader, a worker, a family).
+pub(crate) struct Accounts {
+    names: [&'static str; 3],
+    threads: Mutex<[Vec<(usize, Account)>; 3]>,
+}
+
+impl Accounts {
+    /// Of three stages.
+    pub fn new(names: [&'static str; 3]) -> Self {
+        Self { names, threads: Mutex::default() }
+    }
+
+    /// Books what thread `number` of a stage did.
+    pub fn add(&self, stage: usize, number: usize, account: Account) {
+        self.lock()[stage].push((number, account));
+    }
+
+    /// Bytes that passed a stage so far.
+    pub fn bytes(&self, stage: usize) -> u64 {
+        self.lock()[stage].iter().map(|(_, account)| account.bytes).sum()
+    }
+
+    /// All three.
+    pub fn stages(&self) -> Vec<Stage> {
+        let threads = self.lock().clone();
+        let stage = |(name, mut threads): (&'static str, Vec<(usize, Account)>)| {
+            threads.sort_by_key(|(number, _)| *number);
+            Stage::of(name, threads.into_iter().map(|(_, account)| account).collect())
+        };
+        self.names.into_iter().zip(threads).map(stage).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, [Vec<(usize, Account)>; 3]> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The stage that holds the others up, and the numbers that say so.
@@ -133,12 +251,59 @@ pub struct Progress {
     pub done: AtomicU64,
     /// Bytes written to or read from media.
     pub stored: AtomicU64,
+    /// Of the three stages, in the order in which bytes pass them.
+    pub stages: [Arc<LiveAccount>; 3],
+    names: Mutex<[&'static str; 3]>,
+    pools: Mutex<Vec<Weak<Pool>>>,
+}
+
+/// Buffers of a job's pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Buffers that are not at home.
+    pub in_use: usize,
+    /// All of them.
+    pub count: usize,
+    /// Bytes of those that are not at home.
+    pub bytes_in_use: u64,
 }
 
 impl Progress {
     /// Adds bytes done.
     pub fn advance(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Says what the stages are called that begin now, and which pools they use.
+    pub fn enter(&self, names: [&'static str; 3], pools: &[&Arc<Pool>]) {
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        let mut known = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|pool| pool.strong_count() > 0);
+        for pool in pools {
+            let weak = Arc::downgrade(pool);
+            if !known.iter().any(|known| known.ptr_eq(&weak)) {
+                known.push(weak);
+            }
+        }
+    }
+
+    /// The stages' names and accounts so far; empty names before the first stage began.
+    pub fn live(&self) -> [(&'static str, Account); 3] {
+        let names = *self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        std::array::from_fn(|at| (names[at], self.stages[at].read()))
+    }
+
+    /// Of all pools that are there now.
+    pub fn pool_use(&self) -> PoolUse {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().filter_map(Weak::upgrade).fold(PoolUse::default(), |sum, pool| {
+            let in_use = pool.in_use();
+            PoolUse {
+                in_use: sum.in_use + in_use,
+                count: sum.count + pool.count(),
+                bytes_in_use: sum.bytes_in_use + in_use as u64 * pool.size() as u64,
+            }
+        })
     }
 
     /// (done, total, stored) in bytes.
@@ -153,7 +318,7 @@ mod tests {
 
     fn stage(name: &'static str, busy: u64, starved: u64, blocked: u64) -> Stage {
         let ms = Duration::from_millis;
-        Stage { name, account: Account { bytes: 1, busy: ms(busy), starved: ms(starved), blocked: ms(blocked) } }
+        Stage::of(name, vec![Account { bytes: 1, busy: ms(busy), starved: ms(starved), blocked: ms(blocked) }])
     }
 
     #[test]
@@ -171,6 +336,40 @@ mod tests {
         assert!(clock.account().busy >= Duration::from_millis(3));
         clock.lap_busy_but(Duration::from_secs(9));
         assert!(clock.account().blocked < Duration::from_secs(1), "never more than the time there was");
+    }
+
+    #[test]
+    fn what_a_clock_books_can_be_seen_while_it_runs() {
+        let live = Arc::new(LiveAccount::default());
+        let mut clock = Clock::shown_in(&live);
+        std::thread::sleep(Duration::from_millis(3));
+        clock.lap_busy_but(Duration::from_millis(1));
+        clock.lap(Spent::Starved);
+        assert_eq!(live.read(), clock.account());
+    }
+
+    #[test]
+    fn threads_of_a_stage_stand_in_the_order_of_their_numbers_and_add_up() {
+        let accounts = Accounts::new(["media", "transform", "target"]);
+        let account = |bytes| Account { bytes, busy: Duration::from_secs(bytes), ..Account::default() };
+        accounts.add(0, 2, account(20));
+        accounts.add(0, 1, account(10));
+        let stages = accounts.stages();
+        assert_eq!(stages[0].threads, [account(10), account(20)]);
+        assert_eq!((stages[0].account.bytes, stages[0].longest()), (30, Duration::from_secs(20)));
+        assert_eq!((accounts.bytes(0), stages[1].longest()), (30, Duration::ZERO));
+    }
+
+    #[test]
+    fn buffers_in_use_are_those_of_pools_that_are_there() {
+        let progress = Progress::default();
+        let pool = Pool::new(3, 4096).unwrap();
+        progress.enter(["source", "transform", "sink"], &[&pool, &pool]);
+        let buffer = pool.take().unwrap();
+        assert_eq!(progress.pool_use(), PoolUse { in_use: 1, count: 3, bytes_in_use: 4096 });
+        drop((buffer, pool));
+        assert_eq!(progress.pool_use(), PoolUse::default());
+        assert_eq!(progress.live().map(|(name, _)| name), ["source", "transform", "sink"]);
     }
 
     #[test]

@@ -161,9 +161,7 @@ impl Plan {
         let readers = bounded("--readers", knobs.readers, 4, MOST_THREADS)?;
         let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
         let queue_depth = bounded("--queue-depth", knobs.queue_depth, (8 / stripes).clamp(2, 4), MOST_QUEUE_DEPTH)?;
-        let per_worker = if differential { 3 } else { 2 };
-        let least_input = readers + workers;
-        let least_output = stripes + workers * per_worker;
+        let (least_input, least_output) = least_of_backup(stripes, readers, workers, differential);
         let transfer_size = knobs.transfer_size.bytes();
         let parts = (part_size * (stripes * (1 + queue_depth)) as u64).min(PARTS_MEMORY) / u64::from(transfer_size);
         let in_flight = (stripes * queue_depth).max(parts as usize);
@@ -196,10 +194,27 @@ impl Plan {
         self.input_buffers + self.output_buffers
     }
 
+    /// The least BUFFERCOUNT with these threads and stripes.
+    pub fn least_buffers(&self, differential: bool) -> usize {
+        let (input, output) = least_of_backup(self.stripes, self.readers, self.workers, differential);
+        input + output
+    }
+
     /// BUFFERCOUNT × MAXTRANSFERSIZE in bytes.
     pub fn pool_bytes(&self) -> u64 {
         self.buffer_count() as u64 * u64::from(self.transfer_size)
     }
+}
+
+/// Input and output buffers below which a backup could wait for ever (ARCHITECTURE.md, "The memory rule").
+fn least_of_backup(stripes: usize, readers: usize, workers: usize, differential: bool) -> (usize, usize) {
+    let per_worker = if differential { 3 } else { 2 };
+    (readers + workers, stripes + workers * per_worker)
+}
+
+/// The same of an unpacking: a family holds its reads in flight, the piece it parses and the block it assembles from two pieces.
+fn least_of_unpacking(families: usize, workers: usize) -> (usize, usize) {
+    (families * 3 + workers, 2 * workers + 1)
 }
 
 /// The plan of a restore or a verification of `families` families.
@@ -239,9 +254,7 @@ impl UnpackPlan {
         let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
         let queue_depth = bounded("--queue-depth", knobs.queue_depth, depth, MOST_QUEUE_DEPTH)?;
         let writers = workers.max(4);
-        // A family holds its reads in flight, the piece it parses and the block it assembles from two pieces.
-        let least_input = families * 3 + workers;
-        let least_output = 2 * workers + 1;
+        let (least_input, least_output) = least_of_unpacking(families, workers);
         let wanted_input = families * (queue_depth + 2) + workers;
         let wanted_output = 2 * workers + writers + 2 + at_once;
         let (input_buffers, output_buffers) =
@@ -260,6 +273,12 @@ impl UnpackPlan {
     /// BUFFERCOUNT.
     pub fn buffer_count(&self) -> usize {
         self.input_buffers + self.output_buffers
+    }
+
+    /// The least BUFFERCOUNT with these threads for so many families.
+    pub fn least_buffers(&self, families: usize) -> usize {
+        let (input, output) = least_of_unpacking(families, self.workers);
+        input + output
     }
 
     /// BUFFERCOUNT × MAXTRANSFERSIZE in bytes.
@@ -316,7 +335,8 @@ mod tests {
     fn a_buffer_count_that_would_deadlock_is_refused_with_the_least_that_does_not() {
         let error = Plan::backup(&knobs(3), 4, Compression::None, false).unwrap_err().to_string();
         assert!(error.contains("at least 12"), "{error}");
-        assert_eq!(Plan::backup(&knobs(12), 4, Compression::None, false).unwrap().buffer_count(), 12);
+        let least = Plan::backup(&knobs(12), 4, Compression::None, false).unwrap();
+        assert_eq!((least.buffer_count(), least.least_buffers(false)), (12, 12));
     }
 
     #[test]

@@ -60,6 +60,11 @@ impl Pool {
         self.lock().buffers.len()
     }
 
+    /// Buffers that are not at home now.
+    pub fn in_use(&self) -> usize {
+        self.count - self.lock().buffers.len()
+    }
+
     /// The pools that this thread has made since it was last asked and that are still there: a job's own pools are
     /// not to be had otherwise, and a test wants to see that every buffer has come home.
     #[cfg(any(test, feature = "testkit"))]

@@ -33,6 +33,7 @@ use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
 use crate::repository::task::Task;
+use crate::tune::verdict::Setup;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -201,6 +202,11 @@ pub(super) fn write(
     if request.measure_limit && raw.is_none() {
         report.notes.push("the limit was not measured: this source gives its bytes once, to the backup itself".into());
     }
+    if raw.is_some() {
+        report.begin_processor_time();
+    }
+    let differential = request.kind == SetKind::Differential;
+    report.setup = Some(Setup::of_backup(&prepared.plan, &request.compression.to_string(), differential));
     let begun = Instant::now();
     let (outcome, manifest) = move_bytes(request, &prepared, session, within, conduct, halt, report)?;
     book(&outcome, &prepared, session, report)?;

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::map_scratch::MapScratch;
 use crate::media::{Manifest, SetHeader};
-use crate::meter::{Clock, Progress, Stage};
+use crate::meter::{Accounts, Clock, Progress, Stage};
 use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::sink::{DeviceAccount, Sink};
@@ -45,7 +45,7 @@ use page_map::PageMap;
 use read::{Reading, Throttle};
 use stripe::{Board, Hand};
 use transform::{Filled, Gathered, Selection, Worker};
-use writing::{Accounts, Commit, Writing};
+use writing::{Commit, Writing};
 
 /// A backup that is about to run.
 pub struct Backup<'a> {
@@ -111,6 +111,8 @@ pub struct BackupOutcome {
 
 const SOURCE: usize = 0;
 const TRANSFORM: usize = 1;
+/// The stages of a backup.
+const STAGES: [&str; 3] = ["source", "transform", "sink"];
 
 impl Backup<'_> {
     /// Runs the backup into `sinks`, one family each. On an error nothing of the new set is left behind, and what it
@@ -124,7 +126,8 @@ impl Backup<'_> {
             self.halt.on_stop(move || pool.close());
         }
         let (board, listeners, loads) = Board::of_set(self.set, self.compression == Compression::None, &output)?;
-        let accounts = Accounts::new(["source", "transform", "sink"]);
+        let accounts = Accounts::new(STAGES);
+        self.progress.enter(STAGES, &[&input, &output]);
         let mapped = self.set.open && self.map_seed.is_some();
         let scratch = mapped.then(MapScratch::new).transpose()?;
         let watch = || (self.tick)().and_then(|()| self.source.check());
@@ -160,10 +163,10 @@ impl Backup<'_> {
                     let reading =
                         Reading { source: self.source, share, pool: input, filled, throttle, layers, halt: self.halt };
                     let read = move || {
-                        let mut clock = Clock::new();
+                        let mut clock = Clock::shown_in(&self.progress.stages[SOURCE]);
                         self.halt.watch(reading.run(&mut clock));
                         drop(reading);
-                        accounts.add(SOURCE, clock.account());
+                        accounts.add(SOURCE, index, clock.account());
                     };
                     threads::start_in(scope, &format!("reader {}", index + 1), read)?;
                 }
@@ -172,7 +175,7 @@ impl Backup<'_> {
                     let work = move || {
                         let worked = worker.run(&filled);
                         self.halt.watch(worked);
-                        accounts.add(TRANSFORM, worker.clock.account());
+                        accounts.add(TRANSFORM, number, worker.clock.account());
                     };
                     threads::start_in(scope, &format!("worker {number}"), work)?;
                 }
@@ -222,7 +225,7 @@ impl Backup<'_> {
             hand: Hand::new(self.data_key),
             scratch: output.take()?,
             gathered,
-            clock: Clock::new(),
+            clock: Clock::shown_in(&self.progress.stages[TRANSFORM]),
             progress: self.progress,
             runs: Vec::new(),
             entries: Vec::new(),

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use zerocopy::IntoBytes;
 
 use super::seal::seal;
-use super::writing::Ways;
+use super::writing::{SINK, Ways};
 use crate::checksum::xxh3_128_le;
 use crate::cipher::{DataKey, Sealer};
 use crate::error::{Error, Result};
@@ -529,7 +529,7 @@ pub(super) fn write(
     progress: &Progress,
     account: &mut Account,
 ) -> Result<()> {
-    let mut clock = Clock::new();
+    let mut clock = Clock::shown_in(&progress.stages[SINK]);
     let result = write_all(sink, queue, load, progress, &mut clock);
     *account = clock.account();
     result

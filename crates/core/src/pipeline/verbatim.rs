@@ -10,11 +10,11 @@ use crossbeam_channel::unbounded;
 use super::FamilyOutcome;
 use super::read::Throttle;
 use super::tap::{Tap, Way};
-use super::writing::{Accounts, SINK, Writing};
+use super::writing::{SINK, Writing};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::{FOOTER, Footer, Manifest};
-use crate::meter::{Progress, Stage};
+use crate::meter::{Accounts, Progress, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::Pool;
 use crate::sink::{DeviceAccount, Sink};
@@ -127,8 +127,8 @@ impl Verbatim<'_> {
     /// Reads all of the set, and checks all that can be checked: without its key everything but what its blocks unpack to.
     fn read(&self, set: &mut MediaSet) -> Result<Read> {
         if set.is_sealed() {
-            let (footers, account) = check_sealed(set, self.input, self.halt)?;
-            let stages = vec![Stage { name: "media", account }];
+            let (footers, accounts) = check_sealed(set, self.input, self.halt)?;
+            let stages = vec![Stage::of("media", accounts)];
             return Ok(Read { footers, manifest: None, plain_bytes: None, stages });
         }
         let unpack = Unpack {

@@ -1,8 +1,8 @@
 //! The frame of every set that is written, wherever its blocks come from: a writer for each family, a monitor, and the commit at
 //! the end.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, bounded};
 use super::stripe::{self, DeviceWork};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::meter::{Account, Progress, Stage};
+use crate::meter::{Account, Accounts, Progress};
 use crate::sink::Sink;
 use crate::threads;
 
@@ -63,37 +63,8 @@ impl Drop for Ending<'_> {
 
 type WriterHandle<'scope> = ScopedJoinHandle<'scope, Result<&'scope mut dyn Sink>>;
 
-/// The accounts of three stages, each summed over its threads.
-pub(super) struct Accounts {
-    names: [&'static str; 3],
-    accounts: Mutex<[Account; 3]>,
-}
-
 /// The stage that the writers are.
 pub(super) const SINK: usize = 2;
-
-impl Accounts {
-    pub fn new(names: [&'static str; 3]) -> Self {
-        Self { names, accounts: Mutex::default() }
-    }
-
-    pub fn add(&self, stage: usize, account: Account) {
-        self.lock()[stage].add(account);
-    }
-
-    pub fn bytes(&self, stage: usize) -> u64 {
-        self.lock()[stage].bytes
-    }
-
-    pub fn stages(&self) -> Vec<Stage> {
-        let accounts = *self.lock();
-        self.names.into_iter().zip(accounts).map(|(name, account)| Stage { name, account }).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, [Account; 3]> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The last steps of a set whose families have everything but their footers.
 pub(super) struct Commit<'s, 'a> {
@@ -142,7 +113,7 @@ impl Writing<'_> {
                 let sinks = sinks.iter_mut().zip(1_u16..).zip(listeners).zip(loads);
                 let started = sinks.map(|(((sink, family), listener), load)| {
                     threads::start_in(scope, &format!("writer {family}"), move || {
-                        self.write(&mut **sink, &listener, load, accounts)
+                        self.write((&mut **sink, family), &listener, load, accounts)
                     })
                 });
                 started.collect::<Result<Vec<WriterHandle<'_>>>>()
@@ -170,14 +141,14 @@ impl Writing<'_> {
 
     fn write<'s>(
         &self,
-        sink: &'s mut dyn Sink,
+        (sink, family): (&'s mut dyn Sink, u16),
         listener: &Receiver<DeviceWork>,
         load: &AtomicU64,
         accounts: &Accounts,
     ) -> Result<&'s mut dyn Sink> {
         let mut account = Account::default();
         let written = stripe::write(sink, listener, load, self.progress, &mut account);
-        accounts.add(SINK, account);
+        accounts.add(SINK, family.into(), account);
         match written {
             Ok(()) => Ok(sink),
             Err(error) => {

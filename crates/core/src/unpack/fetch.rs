@@ -15,7 +15,7 @@ use super::layers::{Layers, Member};
 use super::marks::Marks;
 use super::parse::RawBlock;
 use super::pieces::Pieces;
-use super::restore::{Shared, Unpack, UnpackOutcome, Work, stages, streams_of};
+use super::restore::{MEDIA, STAGES, Shared, Unpack, UnpackOutcome, Work, streams_of};
 use super::set::MediaSet;
 use super::tally::Tally;
 use super::target::Target;
@@ -24,7 +24,7 @@ use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest, Trailer,
     broken, family_length, require,
 };
-use crate::meter::{Clock, Spent};
+use crate::meter::{Accounts, Clock, Spent};
 use crate::pool;
 
 /// What a fetching did.
@@ -87,7 +87,7 @@ impl Unpack<'_> {
         let (layers, members) = Layers::new(set.families().len());
         let shared = Shared {
             data_key: data_key.as_ref(),
-            accounts: Default::default(),
+            accounts: Accounts::new(STAGES),
             tally: Tally::new(&header, streams_of(set)?, None, false)?,
             layers: header.open.then_some(layers),
         };
@@ -114,7 +114,7 @@ impl Unpack<'_> {
             zero_bytes: sifted.iter().map(|family| family.trailer.zero_bytes).sum(),
             footers: sifted.iter().map(|family| family.footer.clone()).collect(),
             manifest: sifted.into_iter().next().map(|family| family.manifest).ok_or(Error::Halted)?,
-            stages: stages(&shared),
+            stages: shared.accounts.stages(),
             devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
         };
         Ok(Fetched { outcome, blocks: counts.blocks.into_inner(), bytes: counts.bytes.into_inner() })
@@ -129,7 +129,7 @@ impl Unpack<'_> {
         counts: &Counts,
         to_workers: &Sender<Work>,
     ) -> Result<Sifted> {
-        let mut clock = Clock::new();
+        let mut clock = Clock::shown_in(&self.progress.stages[MEDIA]);
         let (trailer, trailer_entry) = family.trailer_and_entry(shared.data_key)?;
         let manifest = family.manifest(shared.data_key)?;
         let mut walk = Walk::new(family, shared.tally.weights());
@@ -150,7 +150,7 @@ impl Unpack<'_> {
         let walked = walk.pass(&[trailer_entry]).and_then(|()| walk.finish(&footer, &trailer));
         let sequences = walked.map_err(|flaw| damage(family.device(), footer.trailer_offset, flaw))?;
         clock.lap(Spent::Busy);
-        shared.book_media(clock.account());
+        shared.book_media(family.header().family, clock.account());
         Ok(Sifted { footer, trailer, sequences, manifest })
     }
 

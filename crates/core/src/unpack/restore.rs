@@ -20,7 +20,7 @@ use crate::halt::Halt;
 use crate::media::{
     BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, StreamRecord, unpack_manifest,
 };
-use crate::meter::{Account, Clock, Progress, Spent, Stage};
+use crate::meter::{Account, Accounts, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::{self, Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
@@ -82,22 +82,24 @@ struct Write {
 /// What the threads share.
 pub(super) struct Shared<'a> {
     pub data_key: Option<&'a DataKey>,
-    pub accounts: Mutex<[Account; 3]>,
+    pub accounts: Accounts,
     pub tally: Tally<'a>,
     /// Of an open set: others have none.
     pub layers: Option<Arc<Layers>>,
 }
 
 impl Shared<'_> {
-    /// Books what a family's thread did.
-    pub fn book_media(&self, account: Account) {
-        lock(&self.accounts)[MEDIA].add(account);
+    /// Books what the thread of family `number` did.
+    pub fn book_media(&self, number: u16, account: Account) {
+        self.accounts.add(MEDIA, number.into(), account);
     }
 }
 
-const MEDIA: usize = 0;
+pub(super) const MEDIA: usize = 0;
 const TRANSFORM: usize = 1;
 const TARGET: usize = 2;
+/// The stages of an unpacking.
+pub(super) const STAGES: [&str; 3] = ["media", "transform", "target"];
 
 impl Unpack<'_> {
     /// Reads all of `set` and checks every byte of it. On an error the target holds something that must not be used.
@@ -109,7 +111,7 @@ impl Unpack<'_> {
         let (layers, members) = Layers::new(set.families().len());
         let shared = Shared {
             data_key: data_key.as_ref(),
-            accounts: Mutex::new([Account::default(); 3]),
+            accounts: Accounts::new(STAGES),
             tally: Tally::new(&header, streams_of(set)?, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
@@ -136,6 +138,7 @@ impl Unpack<'_> {
         read: impl Fn(&mut Family, S, &Sender<Work>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
+        self.progress.enter(STAGES, &[self.input, &output]);
         for pool in [self.input, &output] {
             let pool = Arc::clone(pool);
             self.halt.on_stop(move || pool.close());
@@ -159,12 +162,12 @@ impl Unpack<'_> {
                     }
                     for number in 1..=self.plan.workers {
                         let (blocks, to_writers) = (blocks.clone(), to_writers.clone());
-                        let work = move || self.halt.watch(self.work(shared, &blocks, &to_writers, output));
+                        let work = move || self.halt.watch(self.work((shared, number), &blocks, &to_writers, output));
                         threads::start_in(scope, &format!("worker {number}"), work)?;
                     }
                     for number in 1..=self.plan.writers {
                         let writes = writes.clone();
-                        let fill = move || self.halt.watch(self.fill(shared, &writes));
+                        let fill = move || self.halt.watch(self.fill((shared, number), &writes));
                         threads::start_in(scope, &format!("writer {number}"), fill)?;
                     }
                     Ok(())
@@ -203,8 +206,8 @@ impl Unpack<'_> {
         shared: &Shared<'_>,
         to_workers: &Sender<Work>,
     ) -> Result<Parsed> {
-        let mut clock = Clock::new();
-        let device = family.device().to_owned();
+        let mut clock = Clock::shown_in(&self.progress.stages[MEDIA]);
+        let (device, number) = (family.device().to_owned(), family.header().family);
         let mut parser = Parser::new(family, shared.data_key, self.input, ahead, shared.tally.weights())?;
         let mut position = 0;
         pool::waited(); // What came before is nobody's account.
@@ -221,7 +224,7 @@ impl Unpack<'_> {
         let parsed = parser.finish()?;
         clock.pass(parsed.footer.family_length - position);
         clock.lap(Spent::Busy);
-        shared.book_media(clock.account());
+        shared.book_media(number, clock.account());
         Ok(parsed)
     }
 
@@ -245,12 +248,12 @@ impl Unpack<'_> {
 
     fn work(
         &self,
-        shared: &Shared<'_>,
+        (shared, number): (&Shared<'_>, usize),
         blocks: &Receiver<Work>,
         to_writers: &Sender<Write>,
         output: &Arc<Pool>,
     ) -> Result<()> {
-        let mut clock = Clock::new();
+        let mut clock = Clock::shown_in(&self.progress.stages[TRANSFORM]);
         let mut opener = BlockOpener::new(shared.data_key)?;
         let mut decrypted = output.take()?;
         let mut spare: Option<Buffer> = None;
@@ -302,7 +305,7 @@ impl Unpack<'_> {
             self.hand_on(&block, admitted, &runs, &piece, to_writers)?;
             self.progress.advance(data + zero);
         }
-        lock(&shared.accounts)[TRANSFORM].add(clock.account());
+        shared.accounts.add(TRANSFORM, number, clock.account());
         Ok(())
     }
 
@@ -332,8 +335,8 @@ impl Unpack<'_> {
         Ok(())
     }
 
-    fn fill(&self, shared: &Shared<'_>, writes: &Receiver<Write>) -> Result<()> {
-        let mut clock = Clock::new();
+    fn fill(&self, (shared, number): (&Shared<'_>, usize), writes: &Receiver<Write>) -> Result<()> {
+        let mut clock = Clock::shown_in(&self.progress.stages[TARGET]);
         loop {
             clock.lap(Spent::Busy);
             let received = writes.recv();
@@ -342,7 +345,7 @@ impl Unpack<'_> {
             self.target.write(write.stream, write.offset, &write.piece)?;
             clock.pass(write.piece.len() as u64);
         }
-        lock(&shared.accounts)[TARGET].add(clock.account());
+        shared.accounts.add(TARGET, number, clock.account());
         Ok(())
     }
 }
@@ -408,20 +411,13 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     Ok(manifest)
 }
 
-/// What the threads did with their time.
-pub(super) fn stages(shared: &Shared<'_>) -> Vec<Stage> {
-    let accounts = *lock(&shared.accounts);
-    let named = ["media", "transform", "target"].into_iter().zip(accounts);
-    named.map(|(name, account)| Stage { name, account }).collect()
-}
-
 fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Shared<'_>) -> UnpackOutcome {
     let (data_bytes, zero_bytes) = shared.tally.bytes();
     UnpackOutcome {
         manifest,
         stored_bytes: parsed.iter().map(|family| family.footer.family_length).sum(),
         footers: parsed.into_iter().map(|family| family.footer).collect(),
-        stages: stages(shared),
+        stages: shared.accounts.stages(),
         devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
         data_bytes,
         zero_bytes,

@@ -21,15 +21,15 @@ use crate::meter::{Account, Clock, Spent};
 use crate::pool::{self, Pool};
 use crate::threads;
 
-/// Reads all of an encrypted set through `input`: the footers of its families, and where the time of their threads went.
+/// Reads all of an encrypted set through `input`: the footers of its families, and where the time of each one's thread went.
 ///
 /// # Errors
 /// Damage, with the family and the byte.
-pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -> Result<(Vec<Footer>, Account)> {
+pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -> Result<(Vec<Footer>, Vec<Account>)> {
     let pool = Arc::clone(input);
     halt.on_stop(move || pool.close());
     let weights = Weights::random();
-    let done = Mutex::new((Vec::new(), Account::default()));
+    let done = Mutex::new((Vec::new(), Vec::new()));
     thread::scope(|scope| {
         let (done, families) = (&done, set.families_mut());
         let start = move || {
@@ -40,7 +40,7 @@ pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -
                     let parsed = halt.watch(check_family(family, input, weights, halt, &mut clock));
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                     done.0.extend(parsed.map(|parsed| (number, parsed)));
-                    done.1.add(clock.account());
+                    done.1.push((number, clock.account()));
                 };
                 threads::start_in(scope, &format!("family {number}"), read)?;
             }
@@ -49,8 +49,10 @@ pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -
         halt.watch(start());
     });
     halt.finish()?;
-    let (mut parsed, account) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut parsed, mut accounts) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     parsed.sort_by_key(|(family, _)| *family);
+    accounts.sort_by_key(|(family, _)| *family);
+    let accounts = accounts.into_iter().map(|(_, account)| account).collect();
     let parsed: Vec<Parsed> = parsed.into_iter().map(|(_, parsed)| parsed).collect();
     check_families(set, &parsed)?;
     let mut sequences = Balance::default();
@@ -62,7 +64,7 @@ pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -
         let name = format!("media set {}", set.header().media_set_id);
         return Err(Error::incomplete(name, why, "use another backup set"));
     }
-    Ok((parsed.into_iter().map(|parsed| parsed.footer).collect(), account))
+    Ok((parsed.into_iter().map(|parsed| parsed.footer).collect(), accounts))
 }
 
 fn check_family(

@@ -1,0 +1,123 @@
+//! The verdict in a report: what the job has booked is put together and judged by `tune::verdict`.
+
+use serde::Serialize;
+
+use super::Report;
+use crate::tune::model::Direction;
+use crate::tune::verdict::{self, Evidence};
+
+/// Bytes in a MiB.
+const MIB: f64 = 1_048_576.0;
+
+/// What was the limit, and why.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerdictReport {
+    /// A stage's name, `one stripe`, `processor`, `throttle`, `pool`, `fixed costs`, `none`.
+    pub limit: String,
+    /// The device, where it is one stripe's.
+    pub device: Option<String>,
+    /// The numbers that say so.
+    pub why: String,
+    /// How much of the time each stage worked, the processors, and the throttle.
+    pub uses: Vec<UseReport>,
+    /// Share of the job before the first and after the last byte.
+    pub fixed_share: f64,
+    /// The job's speed in percent of the limit that was measured.
+    pub percent_of_limit: Option<f64>,
+    /// What another configuration would have changed.
+    pub what_if: Vec<WhatIfReport>,
+}
+
+/// How much of the time something worked.
+#[derive(Debug, Clone, Serialize)]
+pub struct UseReport {
+    /// A stage, `processors`, `throttle`.
+    pub name: String,
+    /// Share of the time between first and last byte, 0…1.
+    pub share: f64,
+    /// What the path would do if nothing else held it up; `None` where it did not work at all.
+    pub ceiling_mib_per_s: Option<f64>,
+}
+
+/// One change, and what it would have brought.
+#[derive(Debug, Clone, Serialize)]
+pub struct WhatIfReport {
+    /// The change in words.
+    pub change: String,
+    /// Times as fast.
+    pub speed: f64,
+    /// Stored bytes for one now.
+    pub stored: f64,
+    /// Bytes of memory more, or below 0 less.
+    pub memory_bytes: i64,
+    /// All of it in one line, as it is printed.
+    pub text: String,
+}
+
+impl Report {
+    /// The verdict on what was booked; none of a copy, whose stages read and write at once, nor of a log that was followed.
+    pub(super) fn judged(&self) -> Option<VerdictReport> {
+        let direction = match (self.command.as_str(), self.accounts.iter().map(|stage| stage.name).collect::<Vec<_>>())
+        {
+            (crate::job::log::COMMAND, _) => return None,
+            (_, names) if names == ["source", "transform", "sink"] => Direction::Backup,
+            (_, names) if names == ["media", "transform", "target"] => Direction::Restore,
+            _ => return None,
+        };
+        let (moving_s, sets) = self.moving;
+        let one_set = sets == 1;
+        let setup =
+            self.setup.clone().filter(|_| one_set).map(|setup| verdict::Setup { in_flight: self.in_flight(), ..setup });
+        let evidence = Evidence {
+            direction,
+            stages: &self.accounts,
+            devices: if one_set {
+                self.families.iter().map(|family| family.device.clone()).collect()
+            } else {
+                Vec::new()
+            },
+            moving_s,
+            elapsed_s: self.elapsed_s,
+            processor_s: (self.cpu_s - self.cpu_before_s).max(0.0),
+            processors: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
+            plain_bytes: self.source_bytes as f64,
+            setup,
+            measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
+            profile: None,
+        };
+        verdict::verdict(&evidence).map(VerdictReport::from)
+    }
+
+    /// Operations in flight on the families' devices, on average over all of them.
+    fn in_flight(&self) -> f64 {
+        let operations: u64 = self.io.iter().map(|device| device.ops).sum();
+        let sum: f64 = self.io.iter().map(|device| device.mean_queue_depth * device.ops as f64).sum();
+        if operations == 0 { 1.0 } else { sum / operations as f64 }
+    }
+}
+
+impl From<verdict::Verdict> for VerdictReport {
+    fn from(verdict: verdict::Verdict) -> Self {
+        let used = |one: &verdict::Use| UseReport {
+            name: one.name.into(),
+            share: one.share,
+            ceiling_mib_per_s: Some(one.ceiling / MIB).filter(|ceiling| ceiling.is_finite()),
+        };
+        let changed = |one: &verdict::WhatIf| WhatIfReport {
+            change: one.change.clone(),
+            speed: one.speed,
+            stored: one.stored,
+            memory_bytes: one.memory_bytes as i64,
+            text: one.line(),
+        };
+        Self {
+            limit: verdict.name.into(),
+            uses: verdict.uses.iter().map(used).collect(),
+            what_if: verdict.what_if.iter().map(changed).collect(),
+            device: verdict.device,
+            why: verdict.why,
+            fixed_share: verdict.fixed_share,
+            percent_of_limit: verdict.of_limit.map(|share| 100.0 * share),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Which stage was the limit: the rules of `docs/VERDICT.md`, in their order.
+
+use super::{Direction, Evidence, Limit, Use, Verdict, path};
+use crate::tune::model::{self, predict};
+use crate::units::show_bytes;
+
+/// From this use on a stage is busy most of the time.
+const MOST: f64 = 0.5;
+/// From this use on a stage is the limit whatever the buffers: more of them would bring little.
+const FULL: f64 = 0.8;
+/// From this use on threads wait for processors.
+const PROCESSORS_FULL: f64 = 0.9;
+/// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
+const CLEARLY_LESS: f64 = 0.7;
+
+/// The verdict without its what-if lines.
+pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
+    if evidence.stages.len() != 3 || evidence.plain_bytes <= 0.0 || evidence.moving_s <= 0.0 {
+        return None;
+    }
+    let uses = uses(evidence);
+    let fixed_share = (1.0 - evidence.moving_s / evidence.elapsed_s.max(evidence.moving_s)).max(0.0);
+    let (lead, most) = greatest(&uses[..3]);
+    let (processors, throttle) = (uses[3].share, uses.get(4).map_or(0.0, |throttle| throttle.share));
+    let stripe = slow_stripe(evidence, lead);
+    let limit = if fixed_share > MOST {
+        Limit::FixedCosts
+    } else if throttle >= MOST && throttle > most {
+        Limit::Throttle
+    } else if processors >= PROCESSORS_FULL && (lead == TRANSFORM || processors > most) {
+        Limit::Processor
+    } else if waits_for_buffers(evidence, lead, most) || has_too_few_buffers(evidence, most) {
+        Limit::Pool
+    } else if most < MOST {
+        Limit::None
+    } else if let Some(family) = stripe {
+        Limit::Stripe(family)
+    } else {
+        Limit::Stage(lead)
+    };
+    let device = match limit {
+        Limit::Stripe(family) => evidence.devices.get(family).cloned(),
+        _ => None,
+    };
+    let job_rate = evidence.plain_bytes / evidence.elapsed_s.max(evidence.moving_s);
+    Some(Verdict {
+        limit,
+        name: name(limit, &uses),
+        why: why(limit, evidence, &uses, device.as_deref(), lead),
+        device,
+        rate: evidence.plain_bytes / evidence.moving_s,
+        fixed_share,
+        of_limit: evidence.measured_limit.filter(|limit| *limit > 0.0).map(|limit| job_rate / limit),
+        uses,
+        what_if: Vec::new(),
+    })
+}
+
+/// The transform's place among the stages.
+const TRANSFORM: usize = 1;
+
+fn uses(evidence: &Evidence<'_>) -> Vec<Use> {
+    let rate = evidence.plain_bytes / evidence.moving_s;
+    let of = |name, share: f64| {
+        let share = share.clamp(0.0, 1.0);
+        Use { name, share, ceiling: rate / share }
+    };
+    let busiest = |at: usize| {
+        let threads = evidence.stages[at].threads.iter();
+        threads.map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max) / evidence.moving_s
+    };
+    let mut uses: Vec<Use> = (0..3).map(|at| of(evidence.stages[at].name, busiest(at))).collect();
+    let elapsed = evidence.elapsed_s.max(evidence.moving_s);
+    uses.push(of("processors", evidence.processor_s / (evidence.processors.max(1.0) * elapsed)));
+    if let Some(throttle) = evidence.setup.as_ref().and_then(|setup| setup.throttle) {
+        uses.push(of("throttle", rate / throttle));
+    }
+    uses
+}
+
+/// Which is used most, and how much.
+fn greatest(uses: &[Use]) -> (usize, f64) {
+    let most = uses.iter().enumerate().max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+    most.map_or((0, 0.0), |(at, most)| (at, most.share))
+}
+
+/// The stage whose threads are those of the families.
+pub fn stage_of_families(direction: Direction) -> usize {
+    match direction {
+        Direction::Backup => 2,
+        Direction::Restore => 0,
+    }
+}
+
+/// The busiest family, where the others have clearly less to do.
+fn slow_stripe(evidence: &Evidence<'_>, lead: usize) -> Option<usize> {
+    if lead != stage_of_families(evidence.direction) || evidence.devices.len() != evidence.stages[lead].threads.len() {
+        return None;
+    }
+    let busy: Vec<f64> = evidence.stages[lead].threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
+    let (at, most) = busy.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let others = busy.len().checked_sub(1).filter(|others| *others > 0)?;
+    let mean = (busy.iter().sum::<f64>() - most) / others as f64;
+    (mean <= CLEARLY_LESS * most).then_some(at)
+}
+
+/// True where the families' devices are busy with less than they could have in flight, for there are no buffers.
+fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
+    let Some(setup) = &evidence.setup else { return false };
+    let first = evidence.stages[0].account;
+    let others_wait = match evidence.direction {
+        Direction::Backup => first.blocked > first.time() / 2,
+        // There the families themselves are first; they are blocked when the workers are behind.
+        Direction::Restore => false,
+    };
+    let several_at_a_time = setup.in_flight > 1.0 && setup.queue_depth > 1;
+    lead == stage_of_families(evidence.direction)
+        && most >= MOST
+        && several_at_a_time
+        && setup.in_flight <= CLEARLY_LESS * setup.queue_depth as f64
+        && setup.throttle.is_none()
+        && others_wait
+}
+
+/// True where there are fewer buffers than the stages could hold at once, as the model sees it, and none of them is busy all the time.
+fn has_too_few_buffers(evidence: &Evidence<'_>, most: f64) -> bool {
+    let held_by_pool = || {
+        let (path, configuration) = path::of(evidence)?;
+        Some(predict(&path, &configuration).ok()?.phases.first()?.limit == model::Limit::Pool)
+    };
+    most < FULL && held_by_pool() == Some(true)
+}
+
+fn name(limit: Limit, uses: &[Use]) -> &'static str {
+    match limit {
+        Limit::Stage(at) => uses[at].name,
+        Limit::Stripe(_) => "one stripe",
+        Limit::Processor => "processor",
+        Limit::Throttle => "throttle",
+        Limit::Pool => "pool",
+        Limit::FixedCosts => "fixed costs",
+        Limit::None => "none",
+    }
+}
+
+fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>, lead: usize) -> String {
+    let shares = |uses: &[Use]| -> String {
+        uses.iter().map(|one| format!("{} {:.0} %", one.name, 100.0 * one.share)).collect::<Vec<_>>().join(", ")
+    };
+    let (stages, processors) = (shares(&uses[..3]), 100.0 * uses[3].share);
+    match limit {
+        Limit::Stage(_) => format!("busy most of its time ({stages}){}", next(uses, lead)),
+        Limit::Stripe(at) => {
+            let threads = &evidence.stages[lead].threads;
+            let share = |busy: f64| 100.0 * busy / evidence.moving_s;
+            let sum: f64 = threads.iter().map(|thread| thread.busy.as_secs_f64()).sum();
+            let own = threads[at].busy.as_secs_f64();
+            let others = (sum - own) / (threads.len() - 1) as f64;
+            let device = device.unwrap_or("one family");
+            format!(
+                "`{device}` busy {:.0} % of the time, the other families {:.0} % ({stages})",
+                share(own),
+                share(others)
+            )
+        }
+        Limit::Processor => format!("all processors busy to {processors:.0} % ({stages})"),
+        Limit::Throttle => {
+            let rate = evidence.setup.as_ref().and_then(|setup| setup.throttle).unwrap_or_default();
+            format!("--throttle {}/s, used to {:.0} % ({stages})", show_bytes(rate as u64), 100.0 * uses[4].share)
+        }
+        Limit::Pool => format!("too few buffers to keep a stage busy ({stages})"),
+        Limit::FixedCosts => {
+            let (elapsed, moving) = (evidence.elapsed_s, evidence.moving_s);
+            let fixed = elapsed - moving;
+            format!("{fixed:.3} of {elapsed:.3} s before the first and after the last byte (meanwhile {stages})")
+        }
+        Limit::None => format!(
+            "no stage was busy most of its time: they waited for each other or for a processor ({stages}, processors {processors:.0} %)"
+        ),
+    }
+}
+
+/// What would hold the job up if this stage did not.
+fn next(uses: &[Use], lead: usize) -> String {
+    let others = uses.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, one)| one);
+    match others.max_by(|one, other| one.share.total_cmp(&other.share)) {
+        Some(next) if next.share >= 0.01 => {
+            format!("; next {}, at {:.1} times this speed", next.name, 1.0 / next.share)
+        }
+        _ => String::new(),
+    }
+}

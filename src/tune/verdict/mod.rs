@@ -1,0 +1,105 @@
+//! The verdict: what was the limit of a job, the numbers that say so, and what another configuration would have changed. Pure: accounts in,
+//! a [`Verdict`] out. The rules and what they cannot know are in `docs/VERDICT.md`.
+
+mod decide;
+mod live;
+mod path;
+mod setup;
+#[cfg(test)]
+mod tests;
+mod what_if;
+
+use fullbore_core::meter::Stage;
+
+use super::model::{Direction, Path};
+
+pub use live::{Interval, interval};
+pub use setup::Setup;
+pub use what_if::WhatIf;
+
+/// Everything that a job knows of itself.
+#[derive(Debug, Clone)]
+pub struct Evidence<'a> {
+    /// Backup; or restore, which a verification is as well.
+    pub direction: Direction,
+    /// The three stages in the order in which bytes pass them.
+    pub stages: &'a [Stage],
+    /// The device of each family, in order; empty where the threads are those of several sets.
+    pub devices: Vec<String>,
+    /// From the first byte to the last, seconds.
+    pub moving_s: f64,
+    /// All of the job, seconds.
+    pub elapsed_s: f64,
+    /// Processor seconds of the job.
+    pub processor_s: f64,
+    /// Processors that it may use.
+    pub processors: f64,
+    /// Plain bytes that passed.
+    pub plain_bytes: f64,
+    /// The plan; `None` where there were several, and nothing is asked of the model.
+    pub setup: Option<Setup>,
+    /// What the path can do, in plain bytes per second, where that was measured.
+    pub measured_limit: Option<f64>,
+    /// A calibrated path, for what these accounts cannot know.
+    pub profile: Option<&'a Path>,
+}
+
+/// What set the speed of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// One of the three stages, by its place.
+    Stage(usize),
+    /// One family's device among faster ones, by its place.
+    Stripe(usize),
+    /// The processors that all stages share.
+    Processor,
+    /// `--throttle`.
+    Throttle,
+    /// Too few buffers to keep any stage busy.
+    Pool,
+    /// What does not depend on the amount of data.
+    FixedCosts,
+    /// No stage was busy for most of the time.
+    None,
+}
+
+/// How much of the time something worked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use {
+    /// A stage's name, `processors` or `throttle`.
+    pub name: &'static str,
+    /// Share of the time, 0…1.
+    pub share: f64,
+    /// Plain bytes per second if nothing else held it up; infinite where it did not work at all.
+    pub ceiling: f64,
+}
+
+/// What a job's accounts say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// The limit.
+    pub limit: Limit,
+    /// Its name in reports.
+    pub name: &'static str,
+    /// The device, where it is one stripe's.
+    pub device: Option<String>,
+    /// The numbers that say so, for people.
+    pub why: String,
+    /// The stages in order; then the processors; then the throttle, where there is one.
+    pub uses: Vec<Use>,
+    /// Plain bytes per second between the first byte and the last.
+    pub rate: f64,
+    /// Share of the job that was before the first or after the last byte, 0…1.
+    pub fixed_share: f64,
+    /// The job's speed as a share of the limit that was measured.
+    pub of_limit: Option<f64>,
+    /// What another configuration would have changed.
+    pub what_if: Vec<WhatIf>,
+}
+
+/// The verdict on a job; `None` where nothing moved.
+pub fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
+    let mut verdict = decide::decide(evidence)?;
+    verdict.what_if = what_if::lines(evidence);
+    Some(verdict)
+}

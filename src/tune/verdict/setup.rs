@@ -1,0 +1,67 @@
+//! The plan of a job, as far as its speed depends on it.
+
+use fullbore_core::plan::{Plan, UnpackPlan};
+
+use crate::tune::model::Buffers;
+
+/// Threads, buffers and devices of one job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    /// As `--compression` spells it.
+    pub codec: String,
+    /// Transform threads.
+    pub workers: u64,
+    /// Operations in flight in each family, at most.
+    pub queue_depth: u64,
+    /// Operations in flight when one more was queued, on average over all families: 1 for a device that takes one at a time.
+    pub in_flight: f64,
+    /// The pool as the model sees it.
+    pub buffers: Buffers,
+    /// BUFFERCOUNT.
+    pub buffer_count: u64,
+    /// The least BUFFERCOUNT with these threads and stripes.
+    pub least_buffers: u64,
+    /// MAXTRANSFERSIZE in bytes.
+    pub transfer_bytes: u64,
+    /// Contexts of the codec, bytes of all workers.
+    pub codec_bytes: u64,
+    /// `--throttle` in plain bytes per second.
+    pub throttle: Option<f64>,
+}
+
+impl Setup {
+    /// Of a backup. What was in flight is known at its end.
+    pub fn of_backup(plan: &Plan, codec: &str, differential: bool) -> Self {
+        let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
+        Self {
+            codec: codec.to_owned(),
+            workers: plan.workers as u64,
+            queue_depth: plan.queue_depth as u64,
+            in_flight: 1.0,
+            // Without a codec a buffer goes all the way; the others hold headers and what is too short for a write.
+            buffers: if codec == "none" { Buffers::Through(input) } else { Buffers::Split { input, output } },
+            buffer_count: plan.buffer_count() as u64,
+            least_buffers: plan.least_buffers(differential) as u64,
+            transfer_bytes: plan.transfer_size.into(),
+            codec_bytes: plan.codec_bytes,
+            throttle: plan.throttle.map(|rate| rate as f64),
+        }
+    }
+
+    /// Of the unpacking of so many families; their codec is known when they are open.
+    pub fn of_unpacking(plan: &UnpackPlan, families: usize) -> Self {
+        let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
+        Self {
+            codec: String::new(),
+            workers: plan.workers as u64,
+            queue_depth: plan.queue_depth as u64,
+            in_flight: 1.0,
+            buffers: Buffers::Split { input, output },
+            buffer_count: plan.buffer_count() as u64,
+            least_buffers: plan.least_buffers(families) as u64,
+            transfer_bytes: plan.transfer_size.into(),
+            codec_bytes: 0,
+            throttle: None,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One case: a job with paces that are known, run by the real pipeline, and what the verdict says of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+pub use fullbore::tune::verdict::Limit;
+
+use fullbore::tune::model::Direction;
+use fullbore::tune::verdict::{Evidence, Setup, verdict};
+use fullbore_core::cipher::CipherId;
+use fullbore_core::codec::Compression;
+use fullbore_core::halt::Halt;
+use fullbore_core::media::{
+    Label, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
+};
+use fullbore_core::meter::{Progress, Stage};
+use fullbore_core::pipeline::Backup;
+use fullbore_core::plan::{Knobs, Plan, TransferSize, UnpackPlan};
+use fullbore_core::pool::Pool;
+use fullbore_core::sink::Sink;
+use fullbore_core::source::Source;
+use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf};
+use fullbore_core::unpack::{Family, MediaSet, Unpack};
+use uuid::Uuid;
+
+use crate::paced::{EXTENT, Pace, PacedSink, PacedSource, PacedSupply, PacedTarget};
+
+/// Extents of the database.
+const EXTENTS: u64 = 40;
+/// What the slowest stage takes for an extent, all its threads together, in seconds: far more than codec and checksums take, so that these
+/// do not matter.
+const SLOWEST_S: f64 = 0.004;
+const TRANSFER_BYTES: u32 = 64 << 10;
+const READERS: usize = 2;
+const WORKERS: usize = 2;
+const QUEUE_DEPTH: usize = 2;
+/// A case counts where the next stage takes no more than this share of the limit's time.
+const CLEARLY_LESS: f64 = 0.7;
+
+/// BUFFERCOUNT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// Fewer than the stages could hold.
+    Least,
+    /// One for each thread, and little more.
+    Few,
+    /// What the plan chooses.
+    Usual,
+    /// Four times that.
+    Many,
+}
+
+/// A job whose limit is known.
+#[derive(Debug)]
+pub struct Case {
+    direction: Direction,
+    stripes: usize,
+    compression: Compression,
+    buffers: Buffers,
+    /// What each stage takes for a plain byte, by [`SLOWEST_S`].
+    shares: [f64; 3],
+    truth: Limit,
+}
+
+/// What came of it.
+pub struct Answer {
+    /// The true limit is clear.
+    pub counts: bool,
+    /// It was named.
+    pub right: bool,
+    /// What was said.
+    pub said: String,
+}
+
+impl Case {
+    pub fn new(
+        direction: Direction,
+        stripes: usize,
+        compression: &str,
+        buffers: Buffers,
+        shares: [f64; 3],
+        truth: Limit,
+    ) -> Self {
+        Self { direction, stripes, compression: compression.parse().unwrap(), buffers, shares, truth }
+    }
+
+    /// Runs the job, and asks.
+    pub fn run(&self) -> Answer {
+        let ran = match self.direction {
+            Direction::Backup => self.back_up(self.shares, &self.shelves()).0,
+            Direction::Restore => self.restore(),
+        };
+        let evidence = Evidence {
+            direction: self.direction,
+            stages: &ran.stages,
+            devices: (0..self.stripes).map(|family| format!("family {family}")).collect(),
+            moving_s: ran.stages.iter().map(Stage::longest).max().unwrap().as_secs_f64(),
+            elapsed_s: ran.elapsed_s,
+            processor_s: 0.0, // Several cases share the processors.
+            processors: 2.0,
+            plain_bytes: plain_bytes(),
+            setup: Some(ran.setup),
+            measured_limit: None,
+            profile: None,
+        };
+        let verdict = verdict(&evidence).unwrap();
+        Answer {
+            counts: self.counts(),
+            right: verdict.limit == self.truth,
+            said: format!("{}: {}", verdict.name, verdict.why),
+        }
+    }
+
+    fn counts(&self) -> bool {
+        let mut shares = self.shares;
+        shares.sort_by(f64::total_cmp);
+        match self.truth {
+            Limit::Stage(_) => shares[1] <= CLEARLY_LESS * shares[2],
+            // Their own time is one.
+            _ => shares[1] <= CLEARLY_LESS,
+        }
+    }
+
+    /// The pace of one of so many threads for plain bytes, such that all of them together take that share.
+    fn pace(share: f64, threads: usize) -> Pace {
+        Pace { seconds_per_byte: share * SLOWEST_S * threads as f64 / f64::from(EXTENT) }
+    }
+
+    fn knobs(&self, usual: usize, least: usize) -> Knobs {
+        Knobs {
+            buffer_count: match self.buffers {
+                Buffers::Least => Some(least),
+                Buffers::Few => Some(least + 6),
+                Buffers::Usual => None,
+                Buffers::Many => Some(4 * usual),
+            },
+            ..knobs()
+        }
+    }
+
+    fn shelves(&self) -> Vec<Shelf> {
+        (0..self.stripes).map(|_| Arc::new(Mutex::new(Vec::new()))).collect()
+    }
+
+    /// Writes the set to `shelves` at these paces; how that went, and stored bytes for a plain one.
+    fn back_up(&self, shares: [f64; 3], shelves: &[Shelf]) -> (Ran, f64) {
+        let usual = Plan::backup(&knobs(), self.stripes, self.compression, false).unwrap();
+        let knobs = self.knobs(usual.buffer_count(), usual.least_buffers(false));
+        let mut plan = Plan::backup(&knobs, self.stripes, self.compression, false).unwrap();
+        if self.truth == Limit::Throttle {
+            plan.throttle = Some((f64::from(EXTENT) / SLOWEST_S) as u64);
+        }
+        let source = PacedSource::new(EXTENTS, Self::pace(shares[0], READERS), Self::pace(shares[1], WORKERS));
+        // Half of what is read can be saved.
+        let stored = if self.compression == Compression::None { 1.0 } else { 0.5 };
+        let write = Self::pace(shares[2] / stored, self.stripes);
+        let sinks = shelves.iter().zip(0..).map(|(shelf, at)| {
+            Box::new(PacedSink(MemorySink::new(format!("family {at}"), shelf, false), write)) as Box<dyn Sink>
+        });
+        let (set, progress, halt) = (header(&source, self.stripes, self.compression), Progress::default(), Halt::new());
+        let backup = Backup {
+            plan: &plan,
+            set: &set,
+            compression: self.compression,
+            data_key: None,
+            map_seed: None,
+            base: None,
+            init: false,
+            source: &source,
+            progress: &progress,
+            halt: &halt,
+            tick: &|| Ok(()),
+            manifest: &|| Ok(manifest(&set)),
+            permit: &|| Ok(()),
+        };
+        let begun = Instant::now();
+        let outcome = backup.run(sinks.collect()).unwrap();
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let setup = Setup::of_backup(&plan, &self.compression.to_string(), false);
+        let stored = outcome.stored_bytes as f64 / plain_bytes();
+        (Ran { stages: outcome.stages, elapsed_s, setup }, stored)
+    }
+
+    fn restore(&self) -> Ran {
+        let shelves = self.shelves();
+        let stored = self.back_up([0.0; 3], &shelves).1;
+        let usual = UnpackPlan::new(&knobs(), self.stripes, TRANSFER_BYTES).unwrap();
+        let knobs = self.knobs(usual.buffer_count(), usual.least_buffers(self.stripes));
+        let plan = UnpackPlan::new(&knobs, self.stripes, TRANSFER_BYTES).unwrap();
+        let input = Pool::new(plan.input_buffers, TRANSFER_BYTES as usize).unwrap();
+        let target = PacedTarget {
+            transform: Self::pace(self.shares[1], plan.workers),
+            write: Self::pace(self.shares[2], plan.writers),
+        };
+        let families = shelves.iter().enumerate().map(|(at, shelf)| {
+            let share = if self.truth == Limit::Stripe(at) { 1.0 } else { self.shares[0] };
+            // Of what is stored each family has its part.
+            let own = shelf.lock().unwrap().len() as f64 / plain_bytes() / stored * self.stripes as f64;
+            let read = Self::pace(share / stored / own, self.stripes);
+            let supply = PacedSupply(MemorySupply::new(format!("family {at}"), shelf, &input), read);
+            Family::open(Box::new(supply)).unwrap()
+        });
+        let mut set = MediaSet::assemble(families.collect(), None, &[]).unwrap();
+        let (progress, halt) = (Progress::default(), Halt::new());
+        let unpack =
+            Unpack { plan: &plan, target: &target, progress: &progress, halt: &halt, tick: &|| Ok(()), input: &input };
+        let begun = Instant::now();
+        let outcome = unpack.run(&mut set).unwrap();
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let codec = self.compression.to_string();
+        Ran { stages: outcome.stages, elapsed_s, setup: Setup { codec, ..Setup::of_unpacking(&plan, self.stripes) } }
+    }
+}
+
+/// A job that has ended.
+struct Ran {
+    stages: Vec<Stage>,
+    elapsed_s: f64,
+    setup: Setup,
+}
+
+fn plain_bytes() -> f64 {
+    EXTENTS as f64 * f64::from(EXTENT)
+}
+
+fn knobs() -> Knobs {
+    Knobs {
+        transfer_size: TransferSize::new(TRANSFER_BYTES.into()).unwrap(),
+        readers: Some(READERS),
+        workers: Some(WORKERS),
+        queue_depth: Some(QUEUE_DEPTH),
+        ..Knobs::default()
+    }
+}
+
+fn header(source: &PacedSource, stripes: usize, compression: Compression) -> SetHeader {
+    let stream = &source.streams()[0];
+    SetHeader {
+        media_set_id: Uuid::now_v7(),
+        backup_set_id: Uuid::now_v7(),
+        families: stripes as u16,
+        cipher: CipherId::None,
+        kind: SetKind::Full,
+        block_size: 4096,
+        transfer_size: TRANSFER_BYTES,
+        codec: (compression.codec().number(), compression.level()),
+        started_at: 0,
+        engine: "paced".into(),
+        tool_version: "0".into(),
+        base_backup_set_id: None,
+        keys: Vec::new(),
+        streams: vec![StreamRecord { id: 1, layer: 0, unit: stream.unit, map_window: 0, size: stream.size }],
+        open: false,
+        label: Some(Label::default()),
+    }
+}
+
+fn manifest(set: &SetHeader) -> Manifest {
+    let stream = &set.streams[0];
+    Manifest {
+        schema: 0,
+        tool_version: set.tool_version.clone(),
+        engine: set.engine.clone(),
+        engine_version: "1".into(),
+        host: "localhost".into(),
+        database: "paced".into(),
+        kind: set.kind,
+        copy_only: false,
+        media_set_id: set.media_set_id,
+        backup_set_id: set.backup_set_id,
+        base_backup_set_id: None,
+        name: String::new(),
+        description: String::new(),
+        started_at: String::new(),
+        finished_at: String::new(),
+        codec: String::new(),
+        block_size: set.block_size,
+        transfer_size: set.transfer_size,
+        families: (1..=set.families)
+            .map(|family| ManifestFamily { family, device: format!("family {}", family - 1) })
+            .collect(),
+        streams: vec![ManifestStream {
+            id: 1,
+            name: "file".into(),
+            layer: 0,
+            unit: stream.unit,
+            map_window: 0,
+            size: stream.size,
+            identity: String::new(),
+            base: None,
+            detail: None,
+        }],
+        map: None,
+        position: Position::default(),
+        warnings: Vec::new(),
+    }
+}
