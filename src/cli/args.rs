@@ -309,12 +309,29 @@ pub struct Shown {
     /// Print progress every so many percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub stats: u8,
+    /// How progress is shown. auto: one line that changes on a terminal, plain lines elsewhere; rich: stages, speed and memory on a
+    /// terminal, plain lines elsewhere; plain: lines; none.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Auto, hide_possible_values = true)]
+    pub progress: How,
     /// Print errors and warnings only.
     #[arg(short, long)]
     pub quiet: bool,
     /// Print the stages and devices too.
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum How {
+    /// What suits standard error.
+    Auto,
+    /// Lines.
+    Plain,
+    /// A picture, on a terminal.
+    Rich,
+    /// Not at all.
+    None,
 }
 
 /// Where a report goes.

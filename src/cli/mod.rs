@@ -8,6 +8,7 @@ mod inspect;
 mod key;
 mod log;
 mod manual;
+mod progress;
 mod prune;
 mod repository_args;
 mod restore;
@@ -129,8 +130,8 @@ fn with_report(
     conduct.stores.heed(&conduct.signal);
     let mut report = Report::begin(command);
     let display = match command {
-        fullbore::job::log::COMMAND => show::Display::none(), // It tells of each set.
-        _ => show::Display::start(command, shown, &conduct.progress),
+        fullbore::job::log::COMMAND => progress::Display::none(), // It tells of each set.
+        _ => progress::Display::start(command, shown, &conduct.progress),
     };
     let done = job(&conduct, &mut report);
     display.stop();

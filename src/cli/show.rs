@@ -3,10 +3,6 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use comfy_table::{Table, presets};
 use fullbore::Error;
@@ -15,8 +11,6 @@ use fullbore::job::log::Event;
 use fullbore::report::Report;
 use fullbore::units::{mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
-use fullbore_core::meter::Progress;
-use fullbore_core::threads;
 
 use super::args::Shown;
 
@@ -65,7 +59,8 @@ pub fn must_print(text: &str) -> fullbore::Result<()> {
     printed.map_err(|e| Error::io("write the report to", "standard output", e))
 }
 
-fn message(text: &str) {
+/// A line to standard error.
+pub(super) fn message(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
@@ -90,80 +85,69 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Progress of a running job, on standard error: a line that changes on a terminal, plain lines elsewhere.
-pub struct Display {
-    stop: Option<(Sender<()>, JoinHandle<()>)>,
+/// Standard error as a terminal whose last lines are written over.
+pub struct Terminal {
+    /// Lines that stand there now, the cursor at the end of the last.
+    drawn: usize,
 }
 
-impl Display {
-    /// Starts showing, unless the user wants quiet. A job without a display is better than none.
-    pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
-        if shown.quiet {
-            return Self { stop: None };
+impl Terminal {
+    /// `None` where standard error is none.
+    pub fn on_standard_error() -> Option<Self> {
+        std::io::stderr().is_terminal().then_some(Self { drawn: 0 })
+    }
+
+    /// True for one that can move its cursor.
+    pub fn is_able(&self) -> bool {
+        std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+    }
+
+    /// True unless the user wants none (`NO_COLOR`).
+    pub fn colours(&self) -> bool {
+        std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    }
+
+    /// Columns now: users pull at their windows.
+    pub fn width(&self) -> usize {
+        Self::size().0
+    }
+
+    /// Lines now.
+    pub fn height(&self) -> usize {
+        Self::size().1
+    }
+
+    /// 80 × 24 where the terminal does not say, as a serial line does not.
+    fn size() -> (usize, usize) {
+        let said =
+            rustix::termios::tcgetwinsize(std::io::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        said.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
+    }
+
+    /// Writes these lines over those that were drawn before, in one write so that nothing flickers.
+    pub fn draw(&mut self, lines: &[String]) {
+        let mut text = self.to_top();
+        for (at, line) in lines.iter().enumerate() {
+            let before = if at > 0 { "\n" } else { "" };
+            text += &format!("{before}{line}\x1b[K");
         }
-        let (sender, receiver) = channel();
-        let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
-        let show = move || {
-            let terminal = std::io::stderr().is_terminal();
-            let mut begun = Instant::now();
-            let mut next = step;
-            let pause = Duration::from_millis(if terminal { 200 } else { 500 });
-            while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
-                let (done, total, stored) = progress.read();
-                if done == 0 {
-                    begun = Instant::now(); // Waiting for a lock and measuring the limit are not the speed of the job.
-                }
-                let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
-                let text = progress_line(&verb, (done, total, stored), begun.elapsed());
-                if terminal {
-                    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
-                } else if share >= next {
-                    message(&text);
-                    next = (share / step + 1) * step;
-                }
-            }
-            if terminal {
-                let _ = write!(std::io::stderr(), "\r\x1b[K");
-            }
-        };
-        match threads::start("progress", show) {
-            Ok(thread) => Self { stop: Some((sender, thread)) },
-            Err(_) => {
-                note("no progress is shown: a thread for it cannot be started");
-                Self { stop: None }
-            }
+        text += "\x1b[J"; // Fewer lines than before.
+        let mut out = std::io::stderr();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.drawn = lines.len();
+    }
+
+    /// Takes everything away that was drawn.
+    pub fn clear(&mut self) {
+        if self.drawn > 0 {
+            let _ = write!(std::io::stderr(), "{}\x1b[J", self.to_top());
+            self.drawn = 0;
         }
     }
 
-    /// Shows nothing.
-    pub fn none() -> Self {
-        Self { stop: None }
+    fn to_top(&self) -> String {
+        if self.drawn > 1 { format!("\r\x1b[{}A", self.drawn - 1) } else { "\r".to_owned() }
     }
-
-    /// Ends the display.
-    pub fn stop(self) {
-        if let Some((sender, thread)) = self.stop {
-            drop(sender);
-            let _ = thread.join();
-        }
-    }
-}
-
-fn progress_line(verb: &str, (done, total, stored): (u64, u64, u64), elapsed: Duration) -> String {
-    let speed = mib_per_s(done, elapsed.as_secs_f64());
-    let share = (done * 100).checked_div(total).map_or_else(String::new, |share| format!("{:3} % ", share.min(100)));
-    let left = if done > 0 && total > done {
-        let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
-        format!(", about {seconds:.0} s left")
-    } else {
-        String::new()
-    };
-    format!(
-        "{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}",
-        show_bytes(done),
-        show_bytes(total),
-        show_bytes(stored)
-    )
 }
 
 /// The closing line in SQL Server's shape.

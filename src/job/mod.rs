@@ -160,3 +160,10 @@ pub fn process_usage() -> Usage {
         cpu_s: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
     }
 }
+
+/// Resident bytes of the process now; 0 where the system does not say.
+pub fn resident_bytes() -> u64 {
+    let said = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = said.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}

@@ -51,6 +51,7 @@ mod object_kept;
 mod object_store;
 mod pipe;
 mod program;
+mod progress;
 mod prune;
 #[cfg(feature = "mysql")]
 mod proxy;

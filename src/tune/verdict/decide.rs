@@ -10,6 +10,8 @@ const MOST: f64 = 0.5;
 const FULL: f64 = 0.8;
 /// From this use on threads wait for processors.
 const PROCESSORS_FULL: f64 = 0.9;
+/// Workers that had a processor for less of their busy time have waited for one.
+const CLEARLY_COMPUTING: f64 = 0.8;
 /// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
 const CLEARLY_LESS: f64 = 0.7;
 
@@ -21,7 +23,7 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
     let uses = uses(evidence);
     let fixed_share = (1.0 - evidence.moving_s / evidence.elapsed_s.max(evidence.moving_s)).max(0.0);
     let (lead, most) = greatest(&uses[..3]);
-    let (processors, throttle) = (uses[3].share, uses.get(4).map_or(0.0, |throttle| throttle.share));
+    let (processors, throttle) = (uses[PROCESSORS].share, uses.get(4).map_or(0.0, |throttle| throttle.share));
     let stripe = slow_stripe(evidence, lead);
     let limit = if fixed_share > MOST {
         Limit::FixedCosts
@@ -58,6 +60,8 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
 
 /// The transform's place among the stages.
 const TRANSFORM: usize = 1;
+/// The processors' place among the uses.
+const PROCESSORS: usize = 3;
 
 fn uses(evidence: &Evidence<'_>) -> Vec<Use> {
     let rate = evidence.plain_bytes / evidence.moving_s;
@@ -147,9 +151,11 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
     let shares = |uses: &[Use]| -> String {
         uses.iter().map(|one| format!("{} {:.0} %", one.name, 100.0 * one.share)).collect::<Vec<_>>().join(", ")
     };
-    let (stages, processors) = (shares(&uses[..3]), 100.0 * uses[3].share);
+    let (stages, processors) = (shares(&uses[..3]), 100.0 * uses[PROCESSORS].share);
     match limit {
-        Limit::Stage(_) => format!("busy most of its time ({stages}){}", next(uses, lead)),
+        Limit::Stage(_) => {
+            format!("busy most of its time ({stages}){}{}", next(uses, lead), without_processor(evidence, lead))
+        }
         Limit::Stripe(at) => {
             let threads = &evidence.stages[lead].threads;
             let share = |busy: f64| 100.0 * busy / evidence.moving_s;
@@ -182,11 +188,27 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
 
 /// What would hold the job up if this stage did not.
 fn next(uses: &[Use], lead: usize) -> String {
-    let others = uses.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, one)| one);
+    // Workers and processors are one station (docs/MODEL.md §2).
+    let other = |at: usize| at != lead && !(lead == TRANSFORM && at == PROCESSORS);
+    let others = uses.iter().enumerate().filter(|(at, _)| other(*at)).map(|(_, one)| one);
     match others.max_by(|one, other| one.share.total_cmp(&other.share)) {
         Some(next) if next.share >= 0.01 => {
             format!("; next {}, at {:.1} times this speed", next.name, 1.0 / next.share)
         }
         _ => String::new(),
+    }
+}
+
+/// Workers compute and do nothing else: if they were busy for longer than the whole process had a processor, they waited for one.
+fn without_processor(evidence: &Evidence<'_>, lead: usize) -> String {
+    let busy = evidence.stages[lead].account.busy.as_secs_f64();
+    let had = evidence.processor_s / busy;
+    if lead == TRANSFORM && evidence.processor_s > 0.0 && had < CLEARLY_COMPUTING {
+        let had = 100.0 * had;
+        format!(
+            "; its threads had a processor for at most {had:.0} % of that: other load, or more workers than processors"
+        )
+    } else {
+        String::new()
     }
 }

@@ -54,7 +54,7 @@ fn evidence(stages: &[Stage]) -> Evidence<'_> {
         devices: (1..=4).map(|family| format!("mnt/{family}")).collect(),
         moving_s: 10.0,
         elapsed_s: 10.5,
-        processor_s: 6.0,
+        processor_s: 18.0,
         processors: 8.0,
         plain_bytes: 1000.0 * MIB,
         setup: Some(setup()),
@@ -129,6 +129,13 @@ fn full_processors_are_the_limit_where_the_workers_are_busy() {
 }
 
 #[test]
+fn workers_that_waited_for_a_processor_are_told_of() {
+    let stages = stages(0.2, 0.97, 0.5);
+    let why = verdict(&Evidence { processors: 2.0, processor_s: 9.7, ..evidence(&stages) }).unwrap().why;
+    assert!(why.contains("had a processor for at most 50 % of that"), "{why}");
+}
+
+#[test]
 fn one_slow_family_is_named_by_its_device() {
     let plain = 1000.0 * MIB;
     let mut media = stage("media", plain / 2.0, 4, 0.2);
@@ -168,7 +175,7 @@ fn where_no_stage_was_busy_none_is_blamed() {
     let stages = stages(0.3, 0.4, 0.35);
     let verdict = verdict(&evidence(&stages)).unwrap();
     assert_eq!(verdict.name, "none");
-    assert!(verdict.why.ends_with("(source 30 %, transform 40 %, sink 35 %, processors 7 %)"), "{}", verdict.why);
+    assert!(verdict.why.ends_with("(source 30 %, transform 40 %, sink 35 %, processors 21 %)"), "{}", verdict.why);
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! Progress of a running job on standard error: plain lines, one line that changes, or (`--progress rich`) a small picture.
+
+mod draw;
+mod history;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fullbore::tune::verdict::interval;
+use fullbore::units::{mib_per_s, show_bytes};
+use fullbore_core::meter::{Account, Progress};
+use fullbore_core::threads;
+
+use super::args::{How, Shown};
+use super::show::{self, Terminal};
+use history::{History, Look};
+
+/// How often a terminal is drawn anew, and how often it is seen whether a plain line is due.
+const REDRAWN: Duration = Duration::from_millis(250);
+const LOOKED: Duration = Duration::from_millis(500);
+/// What the limit on a changing line is about: shorter, and it would flicker.
+const RECENT: Duration = Duration::from_secs(2);
+
+/// The display of one job.
+pub struct Display {
+    stop: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// What is shown, once it is known what standard error is.
+enum Shape {
+    Lines,
+    OneLine(Terminal),
+    Picture(Terminal),
+}
+
+impl Shape {
+    fn of(how: How) -> Self {
+        let terminal = Terminal::on_standard_error();
+        match (how, terminal) {
+            (How::Rich, Some(terminal)) if terminal.is_able() => Self::Picture(terminal),
+            (How::Auto | How::Rich, Some(terminal)) => Self::OneLine(terminal),
+            _ => Self::Lines,
+        }
+    }
+}
+
+impl Display {
+    /// Starts showing, unless the user wants quiet. A job without a display is better than none.
+    pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
+        if shown.quiet || shown.progress == How::None {
+            return Self::none();
+        }
+        let (sender, receiver) = channel();
+        let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
+        let shape = Shape::of(shown.progress);
+        let show = move || match shape {
+            Shape::Lines => lines(&verb, &progress, step, &receiver),
+            Shape::OneLine(terminal) => one_line(&verb, &progress, terminal, &receiver),
+            Shape::Picture(terminal) => picture(&verb, &progress, terminal, &receiver),
+        };
+        match threads::start("progress", show) {
+            Ok(thread) => Self { stop: Some((sender, thread)) },
+            Err(_) => {
+                show::note("no progress is shown: a thread for it cannot be started");
+                Self::none()
+            }
+        }
+    }
+
+    /// Shows nothing.
+    pub fn none() -> Self {
+        Self { stop: None }
+    }
+
+    /// Ends the display.
+    pub fn stop(self) {
+        if let Some((sender, thread)) = self.stop {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn goes_on(receiver: &Receiver<()>, pause: Duration) -> bool {
+    matches!(receiver.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+/// A line every so many percent.
+fn lines(verb: &str, progress: &Progress, step: u64, receiver: &Receiver<()>) {
+    let (mut begun, mut next, mut before) = (Instant::now(), step, progress.live());
+    while goes_on(receiver, LOOKED) {
+        let (done, total, stored) = progress.read();
+        if done == 0 {
+            begun = Instant::now(); // Waiting for a lock and measuring the limit are not the speed of the job.
+        }
+        let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
+        if share >= next {
+            let now = progress.live();
+            show::message(&progress_line(verb, (done, total, stored), begun.elapsed(), limit(&before, &now)));
+            (next, before) = ((share / step + 1) * step, now);
+        }
+    }
+}
+
+/// One line, written over and over.
+fn one_line(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &Receiver<()>) {
+    let mut history = History::default();
+    while goes_on(receiver, REDRAWN) {
+        history.add(Look::now(progress));
+        let limit = history.recent(RECENT).limit;
+        let (text, width) = (progress_line(verb, progress.read(), history.elapsed(), limit), terminal.width());
+        terminal.draw(&[draw::cut(&text, width.saturating_sub(1))]);
+    }
+    terminal.clear();
+}
+
+/// The stages, the speed, what is left and the memory.
+fn picture(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &Receiver<()>) {
+    let mut history = History::default();
+    while goes_on(receiver, REDRAWN) {
+        history.add(Look::now(progress));
+        let lines = draw::picture(&history.view(verb, RECENT), terminal.width(), terminal.colours());
+        // Of a low terminal the top lines would be gone, and could not be written over.
+        let fits = lines.len().min(terminal.height().saturating_sub(1).max(1));
+        terminal.draw(&lines[..fits]);
+    }
+    terminal.clear();
+}
+
+fn limit(before: &[(&'static str, Account); 3], now: &[(&'static str, Account); 3]) -> Option<&'static str> {
+    interval(before, now).limit
+}
+
+fn progress_line(
+    verb: &str,
+    (done, total, stored): (u64, u64, u64),
+    elapsed: Duration,
+    limit: Option<&'static str>,
+) -> String {
+    let speed = mib_per_s(done, elapsed.as_secs_f64());
+    let share = (done * 100).checked_div(total).map_or_else(String::new, |share| format!("{:3} % ", share.min(100)));
+    let left = if done > 0 && total > done {
+        let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
+        format!(", about {seconds:.0} s left")
+    } else {
+        String::new()
+    };
+    let limit = limit.map_or_else(String::new, |stage| format!(", limit {stage}"));
+    format!(
+        "{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}{limit}",
+        show_bytes(done),
+        show_bytes(total),
+        show_bytes(stored)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_line_ends_with_the_limit_of_its_interval() {
+        let line = |limit| progress_line("backup", (64 << 20, 128 << 20, 32 << 20), Duration::from_secs(2), limit);
+        let start = "backup:  50 % 64.0 MiB of 128.0 MiB, 32 MiB/s, media 32.0 MiB, about 2 s left";
+        assert_eq!(line(Some("transform")), format!("{start}, limit transform"));
+        assert_eq!(line(None), start);
+    }
+}

@@ -1,0 +1,74 @@
+//! Progress as it is seen: lines where standard error is no terminal, a picture on one.
+
+use std::process::Command;
+
+use crate::program;
+use crate::world::World;
+
+/// Slow enough to be looked at a few times: about two seconds for the usual database.
+const SLOWED: &str = "backup sqlite:app.db --to nul: --throttle 1MiB/s --max-transfer-size 64KiB --compression none";
+
+/// Standard error of a run that succeeded.
+fn said(world: &World, line: &str) -> String {
+    world.run(line).done().err
+}
+
+#[test]
+fn plain_lines_name_the_limit_of_their_interval_and_a_picture_needs_a_terminal() {
+    let world = World::with_database();
+    let rich = said(&world, &format!("{SLOWED} --progress rich --stats 20"));
+    assert!(rich.lines().filter(|line| line.starts_with("backup: ")).count() >= 2, "{rich}");
+    assert!(!rich.contains('\x1b'), "{rich}");
+    for none in ["--progress none", "--quiet --progress plain"] {
+        let none = said(&world, &format!("{SLOWED} {none}"));
+        assert!(!none.contains("backup: "), "{none}");
+    }
+}
+
+/// Runs `fullbore LINE` on a terminal of 80 columns and gives what was sent to it; `None` where there is no `script` (util-linux).
+fn on_a_terminal(world: &World, line: &str, environment: &[(&str, &str)]) -> Option<String> {
+    if !["/usr/bin/script", "/usr/bin/stty"].iter().all(|path| std::path::Path::new(path).exists()) {
+        eprintln!("not tested: there is no script(1) that makes a terminal");
+        return None;
+    }
+    let fullbore = program::command(world.folder(), [""; 0]);
+    let command = format!("stty cols 80 rows 24; {} {line}", fullbore.get_program().display());
+    let mut script = Command::new("/usr/bin/script");
+    program::surroundings(&mut script, world.folder());
+    script.args(["-q", "-e", "-c", &command, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+    script.envs(environment.iter().copied());
+    let ended = script.output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    Some(String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn on_a_terminal_the_stages_are_drawn_in_place_and_gone_at_the_end() {
+    let world = World::with_database();
+    let Some(sent) = on_a_terminal(&world, &format!("{SLOWED} --progress rich"), &[]) else { return };
+    for part in ["  source    ", "  transform ", "  sink      ", "MiB/s", "buffers in use", "░"] {
+        assert!(sent.contains(part), "{part}: {sent}");
+    }
+    assert!(sent.contains("\r\x1b[5A"), "six lines are written over from the first one on");
+    let (_, end) = sent.rsplit_once("\x1b[J").unwrap();
+    assert!(end.starts_with("BACKUP DATABASE successfully"), "nothing of the picture is left: {end}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_one_line_and_no_color_means_none() {
+    let world = World::with_database();
+    let rich = format!("{SLOWED} --progress rich");
+    let Some(dumb) = on_a_terminal(&world, &rich, &[("TERM", "dumb")]) else { return };
+    assert!(!dumb.contains("buffers in use"), "{dumb}");
+    let Some(plain) = on_a_terminal(&world, &rich, &[("NO_COLOR", "1")]) else { return };
+    assert!(plain.contains("buffers in use") && !plain.contains("\x1b[1m"), "{plain}");
+}
+
+#[test]
+fn a_signal_takes_the_picture_away_before_the_error_is_said() {
+    let world = World::with_database();
+    let line = format!("{SLOWED} --progress rich & sleep 1; kill $!; wait $!; true");
+    let Some(sent) = on_a_terminal(&world, &line, &[]) else { return };
+    let (_, end) = sent.rsplit_once("\x1b[J").unwrap();
+    assert!(end.contains("cancelled by SIGTERM") && !end.contains("transform"), "{end}");
+}
