@@ -11,7 +11,7 @@ const FULL: f64 = 0.8;
 /// From this use on threads wait for processors.
 const PROCESSORS_FULL: f64 = 0.9;
 /// Workers that had a processor for less of their busy time have waited for one.
-const CLEARLY_COMPUTING: f64 = 0.8;
+pub const CLEARLY_COMPUTING: f64 = 0.8;
 /// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
 const CLEARLY_LESS: f64 = 0.7;
 
@@ -199,16 +199,18 @@ fn next(uses: &[Use], lead: usize) -> String {
     }
 }
 
-/// Workers compute and do nothing else: if they were busy for longer than the whole process had a processor, they waited for one.
+/// How much of their busy time the workers can have had a processor, at most: they compute and do nothing else.
+pub fn processor_share(evidence: &Evidence<'_>) -> f64 {
+    let busy = evidence.stages[TRANSFORM].account.busy.as_secs_f64();
+    // Without processor time there was nobody who counted it.
+    if busy > 0.0 && evidence.processor_s > 0.0 { (evidence.processor_s / busy).min(1.0) } else { 1.0 }
+}
+
 fn without_processor(evidence: &Evidence<'_>, lead: usize) -> String {
-    let busy = evidence.stages[lead].account.busy.as_secs_f64();
-    let had = evidence.processor_s / busy;
-    if lead == TRANSFORM && evidence.processor_s > 0.0 && had < CLEARLY_COMPUTING {
-        let had = 100.0 * had;
-        format!(
-            "; its threads had a processor for at most {had:.0} % of that: other load, or more workers than processors"
-        )
-    } else {
-        String::new()
+    let had = processor_share(evidence);
+    if lead != TRANSFORM || had >= CLEARLY_COMPUTING {
+        return String::new();
     }
+    let had = 100.0 * had;
+    format!("; the workers had a processor for at most {had:.0} % of that: other load, or more of them than processors")
 }

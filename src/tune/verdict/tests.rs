@@ -131,8 +131,9 @@ fn full_processors_are_the_limit_where_the_workers_are_busy() {
 #[test]
 fn workers_that_waited_for_a_processor_are_told_of() {
     let stages = stages(0.2, 0.97, 0.5);
-    let why = verdict(&Evidence { processors: 2.0, processor_s: 9.7, ..evidence(&stages) }).unwrap().why;
-    assert!(why.contains("had a processor for at most 50 % of that"), "{why}");
+    let verdict = verdict(&Evidence { processors: 8.0, processor_s: 9.7, ..evidence(&stages) }).unwrap();
+    assert!(verdict.why.contains("the workers had a processor for at most 50 % of that"), "{}", verdict.why);
+    assert!(verdict.what_if.iter().all(|one| !one.change.starts_with("workers")), "more would wait as well");
 }
 
 #[test]

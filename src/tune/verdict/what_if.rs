@@ -1,5 +1,6 @@
 //! What another configuration would have changed, asked of the model on the job's own path, and put into words.
 
+use super::decide::{CLEARLY_COMPUTING, processor_share};
 use super::{Direction, Evidence, Setup, path};
 use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
@@ -87,7 +88,8 @@ fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup) -> boo
     };
     let backup = evidence.direction == Direction::Backup;
     match change {
-        Change::Workers(_) => true,
+        // Where workers wait for processors, more of them wait for the same ones.
+        Change::Workers(_) => processor_share(evidence) >= CLEARLY_COMPUTING,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,
         // What is restored has its stripes and its codec, and nobody sets its writers.
         Change::Stripes(_) => backup && knows_total(Side::Media),
