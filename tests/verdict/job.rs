@@ -29,7 +29,7 @@ use crate::paced::{EXTENT, Pace, PacedSink, PacedSource, PacedSupply, PacedTarge
 const EXTENTS: u64 = 40;
 /// What the slowest stage takes for an extent, all its threads together, in seconds: far more than codec and checksums take, so that these
 /// do not matter.
-const SLOWEST_S: f64 = 0.004;
+const SLOWEST_S: f64 = 0.006;
 const TRANSFER_BYTES: u32 = 64 << 10;
 const READERS: usize = 2;
 const WORKERS: usize = 2;

@@ -100,6 +100,6 @@ pub struct Verdict {
 /// The verdict on a job; `None` where nothing moved.
 pub fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
     let mut verdict = decide::decide(evidence)?;
-    verdict.what_if = what_if::lines(evidence);
+    verdict.what_if = what_if::lines(evidence, verdict.limit);
     Some(verdict)
 }

@@ -1,7 +1,7 @@
 //! What another configuration would have changed, asked of the model on the job's own path, and put into words.
 
 use super::decide::{CLEARLY_COMPUTING, processor_share};
-use super::{Direction, Evidence, Setup, path};
+use super::{Direction, Evidence, Limit, Setup, path};
 use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
 use crate::units::show_bytes;
@@ -49,10 +49,10 @@ impl WhatIf {
 }
 
 /// The lines that say something, best first, and one about memory; none where the accounts do not hold the answer.
-pub fn lines(evidence: &Evidence<'_>) -> Vec<WhatIf> {
+pub fn lines(evidence: &Evidence<'_>, limit: Limit) -> Vec<WhatIf> {
     let (Some(setup), Some((path, now))) = (&evidence.setup, path::of(evidence)) else { return Vec::new() };
     let asked: Vec<Change> =
-        usual(&path, &now).into_iter().filter(|change| is_answerable(change, evidence, setup)).collect();
+        usual(&path, &now).into_iter().filter(|change| is_answerable(change, evidence, setup, limit)).collect();
     let answers = rank(&path, &now, &asked).unwrap_or_default();
     let mut loud: Vec<(Option<&Change>, WhatIf)> = answers
         .iter()
@@ -81,7 +81,7 @@ pub fn lines(evidence: &Evidence<'_>) -> Vec<WhatIf> {
 }
 
 /// True where the job has seen, or a profile says, what the answer needs.
-fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup) -> bool {
+fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup, limit: Limit) -> bool {
     let knows_total = |side: Side| {
         let ceiling = |path: &Path| path.side(side).ceiling(evidence.direction.way(side)).total_rate;
         evidence.profile.is_some_and(|profile| ceiling(profile).is_finite())
@@ -90,6 +90,8 @@ fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup) -> boo
     match change {
         // Where workers wait for processors, more of them wait for the same ones.
         Change::Workers(_) => processor_share(evidence) >= CLEARLY_COMPUTING,
+        // More smooth out what is uneven, and on a busy machine everything is: only where the pool is the limit is that an advice.
+        Change::Buffers(factor) if *factor > 1.0 => limit == Limit::Pool,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,
         // What is restored has its stripes and its codec, and nobody sets its writers.
         Change::Stripes(_) => backup && knows_total(Side::Media),
