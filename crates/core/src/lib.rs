@@ -6,6 +6,7 @@
 //! [`unpack`] for a restore or a verification, which get their bytes from a [`supply`].
 
 pub mod device;
+pub mod emulated;
 pub mod error;
 pub mod halt;
 
