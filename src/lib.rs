@@ -4,6 +4,7 @@
 //! A [`job`] is what the command line, and later a scheduler, calls: [`job::backup`], [`job::restore`],
 //! [`job::verify`], [`job::inspect`]. Each fills a [`report::Report`] as it goes, so that a failed job has one too.
 
+pub mod bench;
 pub mod catalog;
 pub mod chain;
 pub mod config;

@@ -70,6 +70,8 @@ pub enum Verb {
     Task(OneTask),
     /// Ask a run of a repository to end, on whatever host it is.
     Cancel(OneTask),
+    /// Run every combination of a matrix of settings, and write down how fast each is.
+    Bench(super::bench::Bench),
     /// Make keys, and wrap the data keys of existing backups for new ones.
     Key(Key),
     /// Write the manual pages into a directory.

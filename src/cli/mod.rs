@@ -3,6 +3,7 @@
 mod args;
 mod backup;
 mod calibrate;
+mod bench;
 mod copy;
 mod inspect;
 mod key;
@@ -68,6 +69,7 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Tasks(args) => tasks::list(&args, &config),
         Verb::Task(args) => tasks::one(&args, &config),
         Verb::Cancel(args) => tasks::cancel(&args, &config),
+        Verb::Bench(args) => bench::run(&args, &config),
         Verb::Key(args) => key::run(&args, &config),
         Verb::Manual(args) => manual::manual(&args),
         Verb::Completions(args) => manual::completions(&args),
@@ -79,7 +81,9 @@ const SIGXFSZ: i32 = 25;
 
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
 fn conduct(config: &Config) -> Result<Conduct> {
-    let conduct = Conduct { stores: config.stores()?, ..Conduct::default() };
+    fullbore::bench::end_with_the_bench()?;
+    let volumes = fullbore::bench::volume::environment::volumes()?;
+    let conduct = Conduct { stores: config.stores()?, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     // Under nohup the job is to go on without its terminal.

@@ -74,6 +74,11 @@ pub fn warning(text: &str) {
     message(&format!("warning: {text}"));
 }
 
+/// What a long command does now.
+pub fn told(text: &str) {
+    message(text);
+}
+
 /// Something worth knowing, and nothing to be done about.
 pub fn note(text: &str) {
     message(&format!("note: {text}"));

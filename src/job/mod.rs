@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use fullbore_core::emulated::Volumes;
 use fullbore_core::halt::Halt;
 use fullbore_core::meter::Progress;
 use fullbore_core::pool::Pool;
@@ -59,6 +60,8 @@ pub struct Conduct {
     pub progress: Arc<Progress>,
     /// What object stores are reached through.
     pub stores: Stores,
+    /// Emulated volumes, for benchmarks (`docs/BENCH.md`); nearly always none.
+    pub volumes: Option<Arc<Volumes>>,
 }
 
 impl Conduct {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
+use fullbore_core::emulated::PacedTarget;
 use fullbore_core::io::Mode;
 use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::pool::{Piece, Pool};
@@ -190,6 +191,12 @@ pub(super) fn unpack_with(
     conduct: &Conduct,
 ) -> Result<UnpackOutcome> {
     let halt = conduct.halt();
+    let mut on_volume = None;
+    if let Some(volumes) = &conduct.volumes {
+        volumes.put_under(set, plan.queue_depth, &halt);
+        on_volume = volumes.database.clone().map(|volume| PacedTarget::new(target, volume, halt.clone()));
+    }
+    let target = on_volume.as_ref().map_or(target, |paced| paced);
     let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
     unpack.run(set).map_err(|error| conduct.why_halted(error))
 }

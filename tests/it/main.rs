@@ -7,6 +7,7 @@ mod backup;
 mod bad_input;
 mod bad_stores;
 mod calibrate;
+mod bench_matrix;
 mod copy;
 mod copy_repositories;
 #[cfg(any(feature = "mysql", feature = "mariadb"))]

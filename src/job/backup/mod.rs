@@ -15,6 +15,7 @@ use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
+use fullbore_core::emulated::PacedSource;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
@@ -410,7 +411,13 @@ fn move_bytes(
     if let Some(stores) = request.mirror.as_ref().map(|mirror| mirror.stores.clone()) {
         halt.on_stop(move || stores.stop());
     }
-    let sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let mut sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let mut on_volume = None;
+    if let Some(volumes) = &conduct.volumes {
+        sinks = sinks.into_iter().map(|sink| volumes.sink(sink, prepared.plan.queue_depth, halt)).collect();
+        let paced = |volume| PacedSource::new(session.source(), volume, halt.clone());
+        on_volume = volumes.database.clone().map(paced);
+    }
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();
@@ -430,7 +437,7 @@ fn move_bytes(
         map_seed: prepared.map_seed,
         base: prepared.base.map(),
         init: request.init,
-        source: session.source(),
+        source: on_volume.as_ref().map_or(session.source(), |paced| paced),
         progress: &conduct.progress,
         halt,
         tick: &|| conduct.check(),

@@ -1,0 +1,224 @@
+//! A child: the same binary, with the processors and the memory of its instance class, and a number of what it took.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result, threads};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid as NixPid;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::matrix::Instance;
+use super::results::Caps;
+use crate::job::Conduct;
+
+/// Tells a child the process that measures it.
+const PARENT: &str = "FULLBORE_BENCH_PARENT";
+/// How often it is looked at whether a signal came or the time is over.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a child that was asked to end may take to clean up before it is killed.
+const GRACE: Duration = Duration::from_secs(20);
+/// Bytes of what a child said that are kept.
+const SAID_MAX: usize = 64 << 10;
+
+/// What a child needs besides its arguments.
+pub struct Surroundings<'a> {
+    /// The instance class, if there is one.
+    pub instance: Option<&'a Instance>,
+    /// A variable that it alone is given.
+    pub variable: Option<(&'static str, String)>,
+    /// The longest that it may take.
+    pub timeout: Duration,
+}
+
+/// How a child ended.
+pub struct Ended {
+    /// From its start to its exit.
+    pub seconds: f64,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it said on standard error.
+    pub said: String,
+    /// It took too long and was ended.
+    pub timed_out: bool,
+}
+
+/// What this machine makes of an instance class.
+pub fn caps(instance: Option<&Instance>) -> Caps {
+    let there = processors().len();
+    let asked = instance.and_then(|class| class.threads);
+    let memory_bytes = instance.and_then(|class| class.memory);
+    let mut whys = Vec::new();
+    if let Some(asked) = asked.filter(|&asked| asked > there) {
+        whys.push(format!("{asked} processors were asked for, and there are {there}"));
+    }
+    let group = memory_bytes.map(MemoryGroup::make);
+    let memory_capped = matches!(group, Some(Ok(_)));
+    if let Some(Err(why)) = group {
+        whys.push(format!("memory is not capped: {why}"));
+    }
+    Caps {
+        threads: asked,
+        threads_given: asked.unwrap_or(there).min(there),
+        memory_bytes,
+        memory_capped,
+        why: (!whys.is_empty()).then(|| whys.join("; ")),
+    }
+}
+
+/// Numbers of the processors that this process may run on.
+fn processors() -> Vec<usize> {
+    let own = sched_getaffinity(NixPid::from_raw(0)).unwrap_or_default();
+    (0..CpuSet::count()).filter(|&number| own.is_set(number).unwrap_or(false)).collect()
+}
+
+/// Runs the program with these arguments to its end.
+///
+/// # Errors
+/// It cannot be started, or a signal came: then the child has been asked to end, and has ended.
+pub fn run(arguments: &[String], surroundings: &Surroundings<'_>, conduct: &Conduct) -> Result<Ended> {
+    let program = std::env::current_exe().map_err(|e| Error::io("find", "this program", e))?;
+    let group = surroundings.instance.and_then(|class| class.memory).and_then(|bytes| MemoryGroup::make(bytes).ok());
+    let mut command = match &group {
+        None => Command::new(&program),
+        Some(group) => group.joining(&program),
+    };
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    if let Some((name, value)) = &surroundings.variable {
+        command.env(name, value);
+    }
+    command.env(PARENT, std::process::id().to_string());
+    let threads = surroundings.instance.and_then(|class| class.threads);
+    // A thread of its own: a child inherits the affinity of the thread that starts it, and the kernel tells it when that thread is gone.
+    std::thread::scope(|scope| {
+        let running = threads::start_in(scope, "child", || {
+            let failed = |e| Error::io("start", program.display().to_string(), e);
+            threads.map_or(Ok(()), run_on).map_err(failed)?;
+            let started = Instant::now();
+            let child = command.spawn().map_err(failed)?;
+            wait(child, started, surroundings.timeout, conduct)
+        })?;
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Lets this thread run on so many processors only.
+fn run_on(count: usize) -> std::io::Result<()> {
+    let mut allowed = CpuSet::new();
+    for number in processors().into_iter().take(count) {
+        allowed.set(number)?;
+    }
+    Ok(sched_setaffinity(NixPid::from_raw(0), &allowed)?)
+}
+
+/// A child of a bench ends, and cleans up, when the bench is killed: nobody else would end it. Any other process goes on as it is.
+///
+/// # Errors
+/// The bench is gone already.
+pub fn end_with_the_bench() -> Result<()> {
+    let parent = std::env::var(PARENT).ok().and_then(|number| number.parse::<i32>().ok());
+    let Some(parent) = parent.filter(|&number| number > 0) else { return Ok(()) };
+    let told = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    told.map_err(|e| Error::io("ask for the end of", "the bench", e.into()))?;
+    match rustix::process::getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent) {
+        true => Ok(()),
+        false => Err(Error::refused(
+            PARENT,
+            "the bench that started this is gone",
+            "unset it: only `fullbore bench` sets it",
+        )),
+    }
+}
+
+fn wait(mut child: Child, started: Instant, timeout: Duration, conduct: &Conduct) -> Result<Ended> {
+    let id = Pid::from_child(&child);
+    let errors = child.stderr.take();
+    std::thread::scope(|scope| {
+        let (ended, has_ended) = channel::<()>();
+        let watch = threads::start_in(scope, "timeout", move || {
+            let mut asked: Option<Instant> = None;
+            let mut timed_out = false;
+            while let Err(RecvTimeoutError::Timeout) = has_ended.recv_timeout(TICK) {
+                timed_out |= asked.is_none() && started.elapsed() > timeout;
+                match asked {
+                    None if timed_out || conduct.check().is_err() => {
+                        let _ = kill_process(id, Signal::TERM); // It may have ended by now.
+                        asked = Some(Instant::now());
+                    }
+                    Some(since) if since.elapsed() > GRACE => {
+                        let _ = kill_process(id, Signal::KILL);
+                    }
+                    _ => {}
+                }
+            }
+            timed_out
+        })?;
+        let said = errors.map(read_end).unwrap_or_default();
+        let status = child.wait().map_err(|e| Error::io("wait for", "a child of the bench", e))?;
+        let seconds = started.elapsed().as_secs_f64();
+        drop(ended);
+        let timed_out = watch.join().unwrap_or(false);
+        conduct.check()?;
+        Ok(Ended { seconds, status, said, timed_out })
+    })
+}
+
+/// All that it says, as far as it is not too much.
+fn read_end(mut errors: impl Read) -> String {
+    let mut said = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(count @ 1..) = errors.read(&mut part) {
+        if said.len() < SAID_MAX {
+            said.extend_from_slice(&part[..count]);
+        }
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// A control group that caps memory; removed when dropped.
+struct MemoryGroup {
+    folder: PathBuf,
+}
+
+impl MemoryGroup {
+    /// Of this many bytes, in whichever hierarchy the machine has.
+    fn make(bytes: u64) -> std::result::Result<Self, String> {
+        let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        let mut last = "this machine has no memory controller".to_owned();
+        for (root, limit) in places {
+            let folder = Path::new(root).join(format!("fullbore-bench-{}", std::process::id()));
+            if !Path::new(root).join("cgroup.procs").exists() {
+                continue;
+            }
+            if let Err(e) = fs::create_dir(&folder) {
+                last = format!("no control group can be made in {root}: {e}");
+                continue;
+            }
+            let group = Self { folder };
+            match fs::metadata(group.folder.join(limit))
+                .and_then(|_| fs::write(group.folder.join(limit), bytes.to_string()))
+            {
+                Ok(()) => return Ok(group),
+                Err(e) => last = format!("{limit} in {root}: {e}"),
+            }
+        }
+        Err(last)
+    }
+
+    /// A command that puts itself into the group before it becomes the program.
+    fn joining(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.folder.join("cgroup.procs")).arg(program);
+        command
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder); // Empty: its only process has ended.
+    }
+}

@@ -1,0 +1,173 @@
+//! The axes of a matrix: what a cell sets, and which words each takes.
+
+use fullbore_core::codec::Compression;
+use fullbore_core::plan::{BlockSize, TransferSize};
+use fullbore_core::{Error, Result};
+
+use crate::units;
+
+/// What may differ between cells, in the order in which they are counted: the last turns fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Axis {
+    /// backup, restore.
+    Operation,
+    /// Which database.
+    Data,
+    /// full, differential.
+    Kind,
+    /// Profile under the database.
+    Volume,
+    /// Profile under each media directory.
+    MediaVolume,
+    /// Load beside the job.
+    Load,
+    /// Processors and memory.
+    Instance,
+    /// files, nul.
+    Media,
+    /// Media directories.
+    Devices,
+    /// How blocks are packed.
+    Codec,
+    /// Families.
+    Stripes,
+    /// BLOCKSIZE.
+    BlockSize,
+    /// MAXTRANSFERSIZE.
+    MaxTransferSize,
+    /// BUFFERCOUNT.
+    BufferCount,
+    /// Operations in flight in each family.
+    QueueDepth,
+    /// Threads that read the database.
+    Readers,
+    /// Threads that pack.
+    Workers,
+}
+
+/// The most of each number.
+const MOST_STRIPES: u64 = 64;
+const MOST_DEVICES: u64 = 16;
+const MOST_THREADS: u64 = 256;
+const MOST_BUFFERS: u64 = 1 << 20;
+
+impl Axis {
+    /// All of them.
+    pub const ALL: [Axis; 17] = [
+        Axis::Operation,
+        Axis::Data,
+        Axis::Kind,
+        Axis::Volume,
+        Axis::MediaVolume,
+        Axis::Load,
+        Axis::Instance,
+        Axis::Media,
+        Axis::Devices,
+        Axis::Codec,
+        Axis::Stripes,
+        Axis::BlockSize,
+        Axis::MaxTransferSize,
+        Axis::BufferCount,
+        Axis::QueueDepth,
+        Axis::Readers,
+        Axis::Workers,
+    ];
+
+    /// Axes that say what is done rather than how: only cells that agree in them are compared.
+    pub const GROUP: [Axis; 6] = [Axis::Operation, Axis::Data, Axis::Kind, Axis::Volume, Axis::MediaVolume, Axis::Load];
+
+    /// Its key.
+    pub fn name(self) -> &'static str {
+        match self {
+            Axis::Operation => "operation",
+            Axis::Data => "data",
+            Axis::Kind => "kind",
+            Axis::Volume => "volume",
+            Axis::MediaVolume => "media-volume",
+            Axis::Load => "load",
+            Axis::Instance => "instance",
+            Axis::Media => "media",
+            Axis::Devices => "devices",
+            Axis::Codec => "codec",
+            Axis::Stripes => "stripes",
+            Axis::BlockSize => "block-size",
+            Axis::MaxTransferSize => "max-transfer-size",
+            Axis::BufferCount => "buffer-count",
+            Axis::QueueDepth => "queue-depth",
+            Axis::Readers => "readers",
+            Axis::Workers => "workers",
+        }
+    }
+
+    /// The axis of that name.
+    pub fn named(name: &str) -> Option<Axis> {
+        Axis::ALL.into_iter().find(|axis| axis.name() == name)
+    }
+
+    /// The most that its number may be, where it has one.
+    pub fn most(self) -> Option<u64> {
+        match self {
+            Axis::Stripes => Some(MOST_STRIPES),
+            Axis::Devices => Some(MOST_DEVICES),
+            Axis::BufferCount => Some(MOST_BUFFERS),
+            Axis::QueueDepth | Axis::Readers | Axis::Workers => Some(MOST_THREADS),
+            _ => None,
+        }
+    }
+
+    /// Refuses a word that the product would not take. Names (data, instances, volumes, loads) are looked up elsewhere.
+    ///
+    /// # Errors
+    /// A usage error that names the axis.
+    pub fn check(self, word: &str) -> Result<()> {
+        let one_of = |words: [&str; 2]| match words.contains(&word) {
+            true => Ok(()),
+            false => Err(Error::usage(
+                self.name(),
+                format!("`{word}` is not one of its values"),
+                format!("write {} or {}", words[0], words[1]),
+            )),
+        };
+        match self {
+            Axis::Operation => one_of(["backup", "restore"]),
+            Axis::Kind => one_of(["full", "differential"]),
+            Axis::Media => one_of(["files", "nul"]),
+            Axis::Codec => word.parse::<Compression>().map(drop),
+            Axis::MaxTransferSize => TransferSize::new(units::bytes("max-transfer-size", word)?).map(drop),
+            Axis::BlockSize => BlockSize::new(units::bytes("block-size", word)?).map(drop),
+            Axis::Data | Axis::Volume | Axis::MediaVolume | Axis::Load | Axis::Instance => Ok(()),
+            Axis::Devices | Axis::Stripes | Axis::BufferCount | Axis::QueueDepth | Axis::Readers | Axis::Workers => {
+                let most = self.most().unwrap_or(1);
+                let within = word.parse().is_ok_and(|number: u64| (1..=most).contains(&number));
+                let why =
+                    || Error::usage(self.name(), format!("`{word}` is out of bounds"), format!("give 1 to {most}"));
+                if within { Ok(()) } else { Err(why()) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_axis_is_found_by_its_name_and_has_bounds() {
+        for axis in Axis::ALL {
+            assert_eq!(Axis::named(axis.name()), Some(axis));
+        }
+        for (axis, good, bad) in [
+            (Axis::Operation, "restore", "verify"),
+            (Axis::Codec, "zstd:3", "zip"),
+            (Axis::Stripes, "64", "65"),
+            (Axis::Workers, "1", "0"),
+            (Axis::MaxTransferSize, "4MiB", "3"),
+            (Axis::BlockSize, "64KiB", "1000"),
+            (Axis::BufferCount, "1024", "many"),
+        ] {
+            axis.check(good).unwrap();
+            assert!(axis.check(bad).is_err(), "{} = {bad}", axis.name());
+        }
+    }
+}

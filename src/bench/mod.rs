@@ -1,0 +1,221 @@
+//! `fullbore bench`: runs every combination of a matrix in a random order, each as a child process, and writes down what came of it.
+//! What the keys and the results mean is in `docs/BENCH.md`.
+//!
+//! [`Matrix`] is the file, [`cells`] its product and order, [`plan`] what it will take, [`run`] one run, [`results`] what was measured,
+//! [`tables`], [`chart`] and [`html`] how it is shown.
+
+pub mod cells;
+pub mod chart;
+mod child;
+mod data;
+pub mod html;
+mod load;
+pub mod matrix;
+pub mod medians;
+pub mod plan;
+pub mod results;
+mod run;
+pub mod tables;
+pub mod volume;
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+
+pub use child::end_with_the_bench;
+pub use matrix::Matrix;
+use plan::Plan;
+use results::{DONE, Machine, Results};
+
+use crate::job::Conduct;
+use crate::units::show_duration;
+
+/// What the user asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The file.
+    pub matrix: PathBuf,
+    /// `--work`.
+    pub work: Option<PathBuf>,
+    /// `--out`.
+    pub out: Option<PathBuf>,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--yes`.
+    pub yes: bool,
+    /// `--resume`.
+    pub resume: bool,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// What was ahead at the start.
+    pub plan: Plan,
+    /// The first cells, in the order of the file.
+    pub first: Vec<String>,
+    /// The table of medians; none after `--dry-run`.
+    pub tables: Option<String>,
+    /// Runs of this time that failed.
+    pub failed: u64,
+    /// Where everything was written.
+    pub out: PathBuf,
+}
+
+/// Cells that `--dry-run` shows.
+const SHOWN: usize = 8;
+
+/// Runs a matrix; `say` is told each run.
+///
+/// # Errors
+/// Something wrong in the matrix, too much to be done without `--yes`, a signal, no room. What was measured until then is kept.
+pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<Outcome> {
+    let matrix = Matrix::load(&request.matrix)?;
+    let cells = cells::cells(&matrix)?;
+    let rounds = cells::rounds(&matrix);
+    let work = request.work.clone().unwrap_or_else(|| matrix.work.clone());
+    let out = request.out.clone().unwrap_or_else(|| beside(&request.matrix));
+    let machine = machine();
+    if request.dry_run {
+        let done = match (request.resume, out.join("results.jsonl").exists()) {
+            (true, true) => Results::open(&out, true, &machine)?.done(),
+            _ => std::collections::BTreeSet::new(),
+        };
+        let plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
+        let first = cells.iter().take(SHOWN).map(cells::Cell::line).collect();
+        return Ok(Outcome { plan, first, tables: None, failed: 0, out });
+    }
+    make_directory(&out)?;
+    let mut results = Results::open(&out, request.resume, &machine)?;
+    let done = results.done();
+    let plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
+    if plan.asks() && !request.yes {
+        let what = format!("{}: {}", request.matrix.display(), plan.line());
+        return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
+    }
+    make_directory(&work.join("data"))?;
+    let work = fs::canonicalize(&work).map_err(|e| Error::io("look at", work.display().to_string(), e))?;
+    let _lock = lock(&work)?;
+    plan.notes.iter().for_each(|note| say(note));
+    let bench = run::Bench { matrix: &matrix, work: &work, machine: &machine, conduct };
+    bench.sweep();
+    bench.make_data(say)?;
+    let (mut failed, mut number) = (0, 0);
+    for round in rounds {
+        for at in cells::order(cells.len(), matrix.seed, round) {
+            let cell = &cells[at];
+            if done.contains(&(cell.identity(&matrix), round)) {
+                continue;
+            }
+            conduct.check()?;
+            let record = bench.run(cell, round)?;
+            number += 1;
+            failed += u64::from(record.status != DONE);
+            say(&told(number, &plan, cell, &record));
+            results.append(record)?;
+        }
+    }
+    let tables = write_all(&matrix, &cells, &results, &out)?;
+    Ok(Outcome { plan, first: Vec::new(), tables: Some(tables), failed, out })
+}
+
+/// A run in one line.
+fn told(number: u64, plan: &Plan, cell: &cells::Cell, record: &results::Record) -> String {
+    let round = if record.warm_up { "warm-up".into() } else { format!("round {}", record.round) };
+    let result = match &record.error {
+        Some(error) => format!("failed: {}", error.lines().next().unwrap_or_default()),
+        None => format!("{:.2} s, {:.0} MiB/s", record.seconds, record.mib_per_s),
+    };
+    format!("{number}/{} {round}: {}: {result}", plan.runs, cell.line())
+}
+
+/// Tables, charts and the page; gives the tables.
+fn write_all(matrix: &Matrix, cells: &[cells::Cell], results: &Results, out: &Path) -> Result<String> {
+    let rows = medians::rows(matrix, cells, &results.records);
+    let text = tables::markdown(matrix, &rows, &results.records);
+    let charts = chart::charts(&rows);
+    let folder = out.join("charts");
+    make_directory(&folder)?;
+    let write = |path: PathBuf, text: &str| {
+        fs::write(&path, text).map_err(|e| Error::io("write", path.display().to_string(), e))
+    };
+    write(out.join("results.csv"), &tables::csv(&results.records))?;
+    write(out.join("results.md"), &text)?;
+    for chart in &charts {
+        write(folder.join(format!("{}.svg", chart.name)), &chart.svg)?;
+    }
+    write(out.join("report.html"), &html::page(matrix, &rows, &results.records, &charts))?;
+    Ok(text)
+}
+
+/// The directory of results where none was named: beside nothing, in the present one.
+fn beside(matrix: &Path) -> PathBuf {
+    let stem = matrix.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());
+    PathBuf::from(format!("{stem}-results"))
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| Error::io("make", path.display().to_string(), e))
+}
+
+/// Two benches in one directory would measure each other.
+fn lock(work: &Path) -> Result<File> {
+    let path = work.join("lock");
+    let failed = |e| Error::io("lock", path.display().to_string(), e);
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let why = "another bench is running there";
+            Err(Error::refused(work.display().to_string(), why, "wait for it, or give another --work"))
+        }
+        Err(TryLockError::Error(e)) => Err(failed(e)),
+    }
+}
+
+/// This machine.
+fn machine() -> Machine {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let after = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).trim().to_owned())
+    };
+    let memory =
+        after(&read("/proc/meminfo"), "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());
+    Machine {
+        host: crate::job::host(),
+        processor: after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+        cores: child::caps(None).threads_given,
+        memory_bytes: memory.unwrap_or(0) << 10,
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+    }
+}
+
+/// What stands above tables: how it was measured.
+fn preamble(matrix: &Matrix, records: &[results::Record]) -> String {
+    let Some(record) = records.last() else { return String::new() };
+    let Machine { host, processor, cores, memory_bytes, kernel } = &record.machine;
+    let cache = if matrix.cold { record.cache.as_str() } else { "kept" };
+    let scale = if matrix.scale < 1.0 {
+        format!(
+            " Sizes are {} of the full ones; minutes are those of the full size at the measured speed.",
+            matrix.scale
+        )
+    } else {
+        String::new()
+    };
+    let emulated = records.iter().any(|record| record.volumes.iter().any(|volume| volume.how == "in process"));
+    let emulated = if emulated { " Volumes are emulated by a token bucket in process." } else { "" };
+    format!(
+        "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of warm-up, in random order (seed {}); \
+         page cache {cache} before each run; at most {} for a run.{scale}{emulated}",
+        crate::units::show_bytes(*memory_bytes),
+        record.tool_version,
+        matrix.repetitions,
+        matrix.warm_up,
+        matrix.seed,
+        show_duration(matrix.timeout),
+    )
+}

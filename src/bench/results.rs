@@ -1,0 +1,326 @@
+//! Results: one JSON object in each line, durable before the next run begins, and what a resume knows from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::cells::Round;
+
+/// Version of a record; fields are added, never changed.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Bytes of the longest file that is read: 100,000 cells of 110 rounds would be longer, and take years.
+const FILE_MAX: u64 = 1 << 30;
+/// What a run that counts is called.
+pub const DONE: &str = "done";
+
+/// One run. `docs/BENCH.md` says what each field is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of the program.
+    pub tool_version: String,
+    /// Of the matrix.
+    pub title: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// The settings by axis.
+    pub cell: BTreeMap<String, String>,
+    /// The same with all numbers.
+    pub identity: String,
+    /// From 1.
+    pub round: u32,
+    /// Not counted.
+    pub warm_up: bool,
+    /// `done`, `failed`.
+    pub status: String,
+    /// The child's, when it failed.
+    pub error: Option<String>,
+    /// RFC 3339.
+    pub started_at: String,
+    /// `dropped`, `advised`, `kept`.
+    pub cache: String,
+    /// From the child's start to its exit.
+    pub seconds: f64,
+    /// What its report calls so.
+    pub elapsed_s: f64,
+    /// Bytes of the database.
+    pub source_bytes: u64,
+    /// Bytes of the media.
+    pub stored_bytes: u64,
+    /// source_bytes by seconds.
+    pub mib_per_s: f64,
+    /// Bytes before scaling.
+    pub full_bytes: u64,
+    /// User and system time of the child.
+    pub cpu_s: f64,
+    /// Its greatest resident set.
+    pub peak_rss_bytes: u64,
+    /// Its buffer pool.
+    pub pool_bytes: u64,
+    /// Where the time of each stage went.
+    pub stages: Vec<Stage>,
+    /// The stage that was the limit.
+    pub bottleneck: Option<String>,
+    /// The machine's raw path, in source MiB/s.
+    pub raw_path_mib_per_s: Option<f64>,
+    /// How it was on slow volumes.
+    pub volumes: Vec<OnVolume>,
+    /// How it was capped.
+    pub caps: Caps,
+    /// What worked beside it.
+    pub load: Option<LoadResult>,
+    /// What an hour costs.
+    pub price_per_hour: Option<f64>,
+    /// The child's warnings.
+    pub warnings: Vec<String>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// Model of its processors.
+    pub processor: String,
+    /// Their number.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Release of the kernel.
+    pub kernel: String,
+}
+
+/// One stage, summed over its threads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// As the report calls it.
+    pub name: String,
+    /// Working.
+    pub busy_s: f64,
+    /// Waiting for input.
+    pub starved_s: f64,
+    /// Waiting for what comes after it.
+    pub blocked_s: f64,
+}
+
+/// A volume of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OnVolume {
+    /// `database`, `media`.
+    pub role: String,
+    /// Its profile.
+    pub name: String,
+    /// `in process`, `block device`.
+    pub how: String,
+    /// Why so.
+    pub why: String,
+}
+
+/// Caps of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Processors that were asked for.
+    pub threads: Option<usize>,
+    /// Processors that it may run on.
+    pub threads_given: usize,
+    /// Memory that was asked for.
+    pub memory_bytes: Option<u64>,
+    /// Whether it was held to it.
+    pub memory_capped: bool,
+    /// Why it was not as asked.
+    pub why: Option<String>,
+}
+
+/// What a load got done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// Its name.
+    pub name: String,
+    /// Before the job.
+    pub alone: Throughput,
+    /// While it ran.
+    pub beside: Throughput,
+}
+
+/// Transactions of a load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Transactions in a second.
+    pub per_s: f64,
+    /// 99th percentile of their time in milliseconds.
+    pub p99_ms: f64,
+}
+
+impl Record {
+    /// Which round of its cell it was.
+    pub fn round(&self) -> Round {
+        Round { warm_up: self.warm_up, number: self.round }
+    }
+
+    /// It counts in a median.
+    pub fn counts(&self) -> bool {
+        self.status == DONE && !self.warm_up
+    }
+
+    /// Its value on an axis.
+    pub fn word(&self, axis: super::matrix::Axis) -> &str {
+        self.cell.get(axis.name()).map_or("", String::as_str)
+    }
+}
+
+/// The file of results, held for appending.
+pub struct Results {
+    path: PathBuf,
+    file: File,
+    /// All that were there, and those appended since.
+    pub records: Vec<Record>,
+}
+
+impl Results {
+    /// Opens or makes the file in `directory`.
+    ///
+    /// # Errors
+    /// There are results and this is no resume; they cannot be read, or are those of another machine.
+    pub fn open(directory: &Path, resume: bool, machine: &Machine) -> Result<Self> {
+        let path = directory.join("results.jsonl");
+        let shown = path.display().to_string();
+        let failed = |action: &str, e| Error::io(action, shown.clone(), e);
+        let text = match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.len() > FILE_MAX => {
+                return Err(Error::refused(shown, "is too long to be results", "give another --out"));
+            }
+            Ok(_) => std::fs::read_to_string(&path).map_err(|e| failed("read the results", e))?,
+            Err(_) => String::new(),
+        };
+        let (records, whole) = parse(&shown, &text)?;
+        if !records.is_empty() && !resume {
+            let why = format!("has {} results already", records.len());
+            return Err(Error::refused(shown, why, "go on with --resume, or give another --out"));
+        }
+        let same = |record: &Record| {
+            (&record.machine.host, &record.machine.processor, record.machine.cores)
+                == (&machine.host, &machine.processor, machine.cores)
+        };
+        if let Some(other) = records.iter().find(|record| !same(record)) {
+            let Machine { host, cores, .. } = &other.machine;
+            let why = format!("has results of another machine (`{host}`, {cores} processors)");
+            return Err(Error::refused(shown, why, "results of two machines are not compared: give another --out"));
+        }
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(|e| failed("open the results", e))?;
+        if whole < text.len() as u64 {
+            file.set_len(whole).map_err(|e| failed("cut a line that was not finished off", e))?;
+        }
+        Ok(Self { path, file, records })
+    }
+
+    /// Runs that need not be run again.
+    pub fn done(&self) -> BTreeSet<(String, Round)> {
+        let done = self.records.iter().filter(|record| record.status == DONE);
+        done.map(|record| (record.identity.clone(), record.round())).collect()
+    }
+
+    /// Adds a record; it is durable when this returns.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn append(&mut self, record: Record) -> Result<()> {
+        let line = serde_json::to_string(&record).map_err(|e| self.failed(e.into()))? + "\n";
+        self.file.write_all(line.as_bytes()).map_err(|e| self.failed(e))?;
+        self.file.sync_data().map_err(|e| self.failed(e))?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::io("write a result to", self.path.display().to_string(), error)
+    }
+}
+
+/// The records, and the bytes of the lines that are whole. What follows the last end of line a kill has cut.
+fn parse(shown: &str, text: &str) -> Result<(Vec<Record>, u64)> {
+    let whole = text.rfind('\n').map_or(0, |at| at + 1);
+    let lines = text[..whole].lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let records = lines.map(|(number, line)| {
+        let record: Record = serde_json::from_str(line).map_err(|e| {
+            Error::refused(
+                format!("{shown}, line {}", number + 1),
+                e.to_string(),
+                "remove that line, or give another --out",
+            )
+        })?;
+        match record.schema_version {
+            SCHEMA_VERSION => Ok(record),
+            other => Err(Error::refused(
+                format!("{shown}, line {}", number + 1),
+                format!("has version {other}, and this program knows {SCHEMA_VERSION}"),
+                "give another --out",
+            )),
+        }
+    });
+    Ok((records.collect::<Result<_>>()?, whole as u64))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn machine(host: &str) -> Machine {
+        Machine { host: host.into(), ..Machine::default() }
+    }
+
+    fn record(identity: &str, number: u32, status: &str) -> Record {
+        Record {
+            schema_version: SCHEMA_VERSION,
+            machine: machine("here"),
+            identity: identity.into(),
+            round: number,
+            status: status.into(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn what_was_appended_is_known_again_and_only_what_is_done_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut results = Results::open(folder.path(), false, &machine("here")).unwrap();
+        for (identity, number, status) in [("a", 1, DONE), ("b", 1, "failed"), ("a", 2, DONE)] {
+            results.append(record(identity, number, status)).unwrap();
+        }
+        let again = Results::open(folder.path(), true, &machine("here")).unwrap();
+        assert_eq!(again.records, results.records);
+        let done = |number| ("a".to_owned(), Round { warm_up: false, number });
+        assert_eq!(again.done(), BTreeSet::from([done(1), done(2)]));
+    }
+
+    #[test]
+    fn results_that_are_there_are_neither_overwritten_nor_mixed_with_those_of_another_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        Results::open(folder.path(), false, &machine("here")).unwrap().append(record("a", 1, DONE)).unwrap();
+        let refused = |resume, host| Results::open(folder.path(), resume, &machine(host)).err().unwrap().to_string();
+        assert!(refused(false, "here").contains("--resume"));
+        assert!(refused(true, "there").contains("another machine"));
+    }
+
+    #[test]
+    fn a_line_that_a_kill_has_cut_is_removed_and_a_broken_one_between_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.jsonl");
+        Results::open(folder.path(), false, &machine("here")).unwrap().append(record("a", 1, DONE)).unwrap();
+        let good = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{good}{}", &good[..good.len() / 2])).unwrap();
+        let mut results = Results::open(folder.path(), true, &machine("here")).unwrap();
+        results.append(record("b", 1, DONE)).unwrap();
+        assert_eq!(Results::open(folder.path(), true, &machine("here")).unwrap().records.len(), 2);
+        std::fs::write(&path, format!("no json\n{good}")).unwrap();
+        let error = Results::open(folder.path(), true, &machine("here")).err().unwrap().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}

@@ -1,0 +1,316 @@
+//! `fullbore bench`: a matrix is planned, run, resumed and refused, by the real binary on tiny databases.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::database;
+use crate::program::{self, Ended};
+use crate::world::World;
+
+/// A matrix of four cells and one counted round.
+const SMALL: &str = "title = \"Small\"\nrepetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[axes]\n\
+                     operation = [\"backup\", \"restore\"]\ncodec = [\"none\", \"lz4\"]\n";
+
+fn world(matrix: &str) -> World {
+    let world = World::new();
+    world.write("m.toml", matrix.as_bytes());
+    world
+}
+
+fn records(world: &World) -> Vec<Value> {
+    let text = String::from_utf8(world.read("m-results/results.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn bench(world: &World, options: &str) -> Ended {
+    world.run(&format!("bench m.toml {options}"))
+}
+
+/// The work directory has its data sets and nothing of a run.
+#[track_caller]
+fn assert_swept(world: &World) {
+    let names: BTreeSet<String> = world.names("fullbore-bench").into_iter().collect();
+    assert_eq!(names, BTreeSet::from(["data".to_owned(), "lock".to_owned()]));
+}
+
+#[test]
+fn a_matrix_gives_a_record_for_each_run_and_tables_charts_and_a_page() {
+    let world = world(&SMALL.replace("warm-up = 0", "warm-up = 1"));
+    let text = bench(&world, "").done().text();
+    assert!(text.contains("## restore, tiny") && text.contains("| none |"), "{text}");
+    let records = records(&world);
+    assert_eq!(records.len(), 8);
+    assert_eq!(records.iter().filter(|record| record["warm_up"] == true).count(), 4);
+    for record in &records {
+        assert_eq!((record["status"].as_str(), record["error"].as_str()), (Some("done"), None));
+        for field in ["seconds", "mib_per_s", "source_bytes", "stored_bytes", "peak_rss_bytes", "pool_bytes"] {
+            assert!(record[field].as_f64().unwrap() > 0.0, "{field} of {record}");
+        }
+        assert_eq!(record["stages"].as_array().unwrap().len(), 3);
+    }
+    for name in ["report.html", "results.md", "results.csv", "charts/1-speed.svg", "charts/2-stages.svg"] {
+        assert!(!world.read(&format!("m-results/{name}")).is_empty(), "{name}");
+    }
+    assert_swept(&world);
+}
+
+#[test]
+fn a_dry_run_says_how_many_runs_and_how_long_and_makes_nothing() {
+    let world = world(SMALL);
+    let text = bench(&world, "--dry-run").done().text();
+    assert!(text.contains("4 cells, 4 runs, about ") && text.contains("restore data=tiny codec=lz4"), "{text}");
+    assert_eq!(world.names("."), ["a", "b", "m.toml"]);
+}
+
+#[test]
+fn a_given_database_is_benched_and_stays_as_it_was() {
+    let text = "repetitions = 1\nwarm-up = 0\n[data.app]\nsource = \"sqlite:app.db\"\n[axes]\noperation = [\"backup\", \"restore\"]\nstripes = 2\n";
+    let world = World::with_database();
+    world.write("m.toml", text.as_bytes());
+    let before = database::contents(&world.at("app.db"));
+    bench(&world, "--work w --out m-results").done();
+    assert_eq!(database::contents(&world.at("app.db")), before);
+    assert_eq!(records(&world).len(), 2);
+}
+
+#[test]
+fn what_is_done_is_not_run_again_and_a_failed_run_is() {
+    let world = world(SMALL);
+    bench(&world, "").done();
+    bench(&world, "").refused(1, "m-results/results.jsonl", "has 4 results already").says(&["--resume"]);
+    let done = records(&world);
+    bench(&world, "--resume").done();
+    assert_eq!(records(&world), done, "nothing was run");
+    let text = String::from_utf8(world.read("m-results/results.jsonl")).unwrap();
+    world.write("m-results/results.jsonl", text.replacen("\"status\":\"done\"", "\"status\":\"failed\"", 1).as_bytes());
+    assert!(bench(&world, "--resume --dry-run").done().text().contains("4 cells, 1 runs (3 are done)"));
+    bench(&world, "--resume").done();
+    let again = records(&world);
+    assert_eq!(again.len(), 5);
+    assert_eq!((&again[4]["identity"], &again[4]["status"]), (&done[0]["identity"], &Value::from("done")));
+}
+
+#[test]
+fn a_larger_matrix_goes_on_with_the_results_of_a_smaller_one_and_another_size_does_not() {
+    let world = world(SMALL);
+    bench(&world, "").done();
+    world.write("m.toml", SMALL.replace("\"lz4\"]", "\"lz4\", \"zstd:1\"]").as_bytes());
+    assert!(bench(&world, "--resume --dry-run").done().text().contains("6 cells, 2 runs (4 are done)"));
+    world.write("m.toml", SMALL.replace("1MiB", "2MiB").as_bytes());
+    assert!(bench(&world, "--resume --dry-run").done().text().contains("4 cells, 4 runs, "));
+}
+
+/// Waits until the condition holds; a run that never comes there fails the test.
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// One cell whose medium is so slow that it never ends by itself.
+fn endless() -> World {
+    world(
+        "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"1KiB/s\"\n[axes]\nmedia-volume = \"slow\"\ncodec = \"none\"\n",
+    )
+}
+
+fn media_under_way(world: &World) -> bool {
+    let media = world.at("fullbore-bench/run/media-1");
+    std::fs::read_dir(media).is_ok_and(|entries| entries.count() > 0)
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_and_is_run_again() {
+    for signal in ["INT", "TERM"] {
+        let world = endless();
+        let running = world.start("bench m.toml");
+        wait_until("media under way", || media_under_way(&world));
+        running.signal(signal);
+        let ended = running.wait();
+        assert!([130, 143].contains(&ended.code), "{ended}");
+        assert_swept(&world);
+        assert_eq!(world.read("m-results/results.jsonl"), b"");
+        assert!(bench(&world, "--resume --dry-run").done().text().contains("1 cells, 1 runs, "));
+    }
+}
+
+#[test]
+fn what_a_killed_bench_has_left_is_removed_by_the_next() {
+    let world = endless();
+    let running = world.start("bench m.toml");
+    wait_until("media under way", || media_under_way(&world));
+    running.signal("KILL");
+    running.wait();
+    assert!(world.at("fullbore-bench/run").exists());
+    wait_until("the child has ended too", || !media_under_way(&world));
+    world.write("m.toml", SMALL.as_bytes());
+    bench(&world, "--resume").done();
+    assert_swept(&world);
+}
+
+#[test]
+fn two_benches_do_not_share_a_work_directory() {
+    let world = endless();
+    let running = world.start("bench m.toml");
+    wait_until("media under way", || media_under_way(&world));
+    world.run("bench m.toml --out other").refused(1, "fullbore-bench", "another bench is running there");
+    running.signal("TERM");
+    running.wait();
+    assert_swept(&world);
+}
+
+#[test]
+fn an_emulated_volume_is_in_the_record_and_in_the_tables() {
+    let text = "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[axes]\noperation = [\"backup\", \"restore\"]\nvolume = [\"none\", \"gp2-1.5tb\"]\nmedia-volume = \"io1-9000\"\n";
+    let world = world(text);
+    let ended = bench(&world, "").done().says(&["volume gp2-1.5tb: emulated in process"]);
+    assert!(ended.text().contains("emulated by a token bucket in process"), "{ended}");
+    let records = records(&world);
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        let volumes = record["volumes"].as_array().unwrap();
+        assert!(volumes.iter().all(|volume| volume["how"] == "in process" && volume["why"] != ""), "{record}");
+        let expected = if record["cell"]["volume"] == "none" { 1 } else { 2 };
+        assert_eq!(volumes.len(), expected, "{record}");
+    }
+}
+
+#[test]
+fn bytes_pass_an_emulated_volume_no_faster_than_it_promises() {
+    let axes = [
+        "operation = \"backup\"\nvolume = \"slow\"",
+        "operation = \"backup\"\nmedia-volume = \"slow\"",
+        "operation = \"restore\"\nvolume = \"slow\"",
+    ];
+    for axes in axes {
+        let text = format!(
+            "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"2MiB/s\"\n[axes]\ncodec = \"none\"\n{axes}\n"
+        );
+        let world = world(&text);
+        bench(&world, "").done();
+        // A lower bound: no machine is too slow for it.
+        let record = &records(&world)[0];
+        assert!(record["mib_per_s"].as_f64().unwrap() <= 2.1, "{axes}: {record}");
+    }
+}
+
+#[test]
+fn a_load_is_measured_alone_and_beside_the_job() {
+    let text = "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"2MiB\"\n[load.some]\nwriters = 1\nreaders = 1\nseconds = 1\n[axes]\nload = [\"none\", \"some\"]\n";
+    let world = world(text);
+    let shown = bench(&world, "").done().text();
+    assert!(shown.contains("p99 alone ms"), "{shown}");
+    let records = records(&world);
+    let loaded = records.iter().find(|record| record["cell"]["load"] == "some").unwrap();
+    for side in ["alone", "beside"] {
+        assert!(loaded["load"][side]["per_s"].as_f64().unwrap() > 0.0, "{loaded}");
+    }
+    assert!(records.iter().any(|record| record["load"].is_null()));
+}
+
+#[test]
+fn differentials_are_backed_up_and_restored() {
+    let text = "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"2MiB\"\n[axes]\noperation = [\"backup\", \"restore\"]\nkind = [\"full\", \"differential\"]\ncodec = \"none\"\n";
+    let world = world(text);
+    bench(&world, "").done();
+    let stored = |kind: &str| {
+        let records = records(&world);
+        let of = |record: &&Value| record["cell"]["kind"] == kind && record["cell"]["operation"] == "backup";
+        records.iter().find(of).unwrap()["stored_bytes"].as_u64().unwrap()
+    };
+    assert!(stored("differential") < stored("full"), "it holds what was changed");
+    assert_eq!(records(&world).len(), 4);
+}
+
+#[test]
+fn a_class_larger_than_the_machine_gets_what_there_is_and_the_record_says_so() {
+    let text = "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[instance.one]\nthreads = 1\nmemory = \"512MiB\"\n[instance.huge]\nthreads = 1024\n[axes]\ninstance = [\"one\", \"huge\"]\nreaders = 1\n";
+    let world = world(text);
+    bench(&world, "").done().says(&["1024 processors were asked for"]);
+    let records = records(&world);
+    let of = |name: &str| records.iter().find(|record| record["cell"]["instance"] == name).unwrap()["caps"].clone();
+    assert_eq!((of("one")["threads_given"].as_u64(), of("one")["threads"].as_u64()), (Some(1), Some(1)));
+    assert!(of("one")["memory_capped"] == true || !of("one")["why"].is_null(), "{}", of("one"));
+    assert!(of("huge")["threads_given"].as_u64().unwrap() < 1024 && !of("huge")["why"].is_null());
+}
+
+#[test]
+fn a_cell_that_fails_is_written_down_and_the_others_go_on() {
+    let text = SMALL
+        .replace("codec = [\"none\", \"lz4\"]", "stripes = [1, 16]\nbuffer-count = 12")
+        .replace("[\"backup\", \"restore\"]", "\"backup\"");
+    let world = world(&text);
+    let ended = bench(&world, "").with_code(4).says(&["1 runs failed"]);
+    assert!(ended.text().contains("failed: "), "{ended}");
+    let statuses: BTreeSet<String> =
+        records(&world).iter().map(|record| record["status"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(statuses, BTreeSet::from(["done".to_owned(), "failed".to_owned()]));
+    assert_swept(&world);
+}
+
+#[test]
+fn a_run_that_takes_too_long_has_failed() {
+    let world = endless();
+    let text = String::from_utf8(world.read("m.toml")).unwrap();
+    world.write("m.toml", format!("timeout = \"1s\"\n{text}").as_bytes());
+    bench(&world, "").with_code(4);
+    assert!(records(&world)[0]["error"].as_str().unwrap().contains("longer than `timeout`"));
+    assert_swept(&world);
+}
+
+#[test]
+fn a_matrix_with_an_unknown_key_is_refused_with_its_line() {
+    let world = world(&format!("{SMALL}strips = [1, 2]\n"));
+    bench(&world, "").refused(2, "m.toml, line 9", "unknown key `strips`").says(&["did you mean `stripes`?"]);
+    assert_eq!(world.names("."), ["a", "b", "m.toml"]);
+}
+
+#[test]
+fn thousands_of_runs_are_refused_with_their_number_and_time_until_yes_is_said() {
+    let numbers = (1..=40).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    let world = world(&format!("{SMALL}workers = [{numbers}]\nqueue-depth = [{numbers}]\n"));
+    bench(&world, "").refused(2, "6400 cells, 6400 runs, about ", "is a lot").says(&["--yes"]);
+    assert!(!world.at("fullbore-bench").exists(), "nothing was begun");
+    assert!(bench(&world, "--dry-run").done().text().contains("6400 cells"));
+}
+
+#[test]
+fn contradictory_axes_are_refused_by_their_cell() {
+    for (axes, cause) in [
+        ("media = [\"files\", \"nul\"]", "nul keeps nothing to restore"),
+        ("devices = 4\nstripes = 2", "more devices than stripes"),
+    ] {
+        let world = world(&format!("{SMALL}{axes}\n"));
+        bench(&world, "").refused(2, "the cell `", cause);
+    }
+    let world = World::with_database();
+    world.write("m.toml", b"[data.app]\nsource = \"sqlite:app.db\"\n[axes]\nload = \"l\"\n[load.l]\nwriters = 1\n");
+    bench(&world, "").refused(2, "the cell `", "a load writes to the database");
+}
+
+#[test]
+fn volumes_that_are_not_ours_are_refused() {
+    let world = World::with_database();
+    let mut command = program::command(world.folder(), ["backup", "sqlite:app.db", "--to", "nul:"]);
+    command.env("FULLBORE_BENCH_VOLUMES", "fast");
+    program::run(command).refused(2, "FULLBORE_BENCH_VOLUMES", "only `fullbore bench` sets it");
+}
+
+#[test]
+fn every_ready_matrix_can_be_planned() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/matrices");
+    let world = World::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = world.run(&format!("bench {} --dry-run", path.display())).done().text();
+        assert!(text.contains(" runs, about ") && !text.contains("--yes"), "{}: {text}", path.display());
+        count += 1;
+    }
+    assert_eq!(count, 5, "rds, buffers, devices, threads, nul");
+}
