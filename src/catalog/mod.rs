@@ -132,6 +132,23 @@ impl Catalog {
         id.and_then(|id| Uuid::try_parse(&id).ok()).map_or(Ok(None), |id| self.last_seen(id))
     }
 
+    /// What every repository that this host has seen holds of `database`, in no order.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of_database(&self, database: &str) -> Result<Vec<SetRecord>> {
+        let read = || -> rusqlite::Result<Vec<SetRecord>> {
+            let mut statement = self.connection.prepare("SELECT stored FROM backup_set WHERE database = ?1")?;
+            let rows = statement.query_map([database], |row| row.get::<_, String>(0))?;
+            let mut records = Vec::new();
+            for row in rows {
+                records.extend(serde_json::from_str::<StoredSet>(&row?).ok().map(|set| set.record));
+            }
+            Ok(records)
+        };
+        read().map_err(|error| failed("read", &self.path, &error))
+    }
+
     /// The records of sets that need not be read again: what a set is never changes.
     ///
     /// # Errors

@@ -52,6 +52,8 @@ pub enum Verb {
     Copy(Box<super::copy::Copy>),
     /// Measure what this machine's path between database and media can do, and keep it as a named profile.
     Calibrate(super::calibrate::Calibrate),
+    /// Foresee what a backup and its restore will take, before anything is moved.
+    Estimate(Box<super::estimate::Estimate>),
     /// Show what media say of themselves, without reading their data.
     Inspect(Inspect),
     /// List the backup sets in directories or in a repository.
@@ -345,7 +347,8 @@ pub enum ReportTo {
     File(PathBuf),
 }
 
-fn report_to(text: &str) -> Result<ReportTo, String> {
+/// `json`, or `json:FILE`.
+pub fn report_to(text: &str) -> Result<ReportTo, String> {
     match text.split_once(':') {
         None if text == "json" => Ok(ReportTo::Output),
         Some(("json", file)) if !file.is_empty() => Ok(ReportTo::File(file.into())),

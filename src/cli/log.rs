@@ -90,7 +90,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         lasting: args.lasting.as_deref().map(|text| duration("--for", text)).transpose()?,
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };
-    super::refuse_report_in_database(&args.shown, Path::new(backup::path_of(&args.source)))?;
+    super::refuse_report_in_database(args.shown.report.as_ref(), Path::new(backup::path_of(&args.source)))?;
     // The last set is stored when a signal has come already.
     let stores = config.stores()?;
     let quiet = args.shown.quiet;

@@ -5,6 +5,7 @@ mod backup;
 mod calibrate;
 mod bench;
 mod copy;
+mod estimate;
 mod inspect;
 mod key;
 mod log;
@@ -60,6 +61,7 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Copy(args) => copy::run(&args, &config),
         Verb::Calibrate(args) => calibrate::run(&args, &config),
+        Verb::Estimate(args) => estimate::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
         Verb::RestoreTest(args) => restore_test::run(&args, &config),
@@ -182,8 +184,8 @@ fn check_report_place(path: &Path) -> Result<()> {
 }
 
 /// A report must not come to stand where SQLite looks for the pages or the log of the database.
-fn refuse_report_in_database(shown: &args::Shown, database: &Path) -> Result<()> {
-    let Some(ReportTo::File(path)) = &shown.report else { return Ok(()) };
+fn refuse_report_in_database(report: Option<&ReportTo>, database: &Path) -> Result<()> {
+    let Some(ReportTo::File(path)) = report else { return Ok(()) };
     if !fullbore::job::backup::is_of_database(database, path) {
         return Ok(());
     }
@@ -211,7 +213,7 @@ fn replace_report(path: &Path, text: &str) -> Result<()> {
     })
 }
 
-fn write_report(to: &ReportTo, report: &Report) -> Result<()> {
+fn write_report(to: &ReportTo, report: &impl serde::Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(report).map_err(|e| Error::io("write", "the report", e.into()))?;
     match to {
         ReportTo::Output => show::must_print(&json),

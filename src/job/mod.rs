@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod copy;
+pub mod foresee;
 pub mod inspect;
 pub mod keys;
 pub mod limit;

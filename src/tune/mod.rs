@@ -1,6 +1,7 @@
 //! What a machine can do: foreseen by the throughput model, and measured before.
 
 pub mod calibrate;
+pub mod estimate;
 pub mod model;
 pub mod plan;
 pub mod profile;

@@ -18,6 +18,7 @@ mod database;
 mod differential;
 #[cfg(all(feature = "azure", feature = "gcs"))]
 mod emulators;
+mod estimate;
 mod few_threads;
 mod forge;
 mod forged_media;

@@ -307,9 +307,27 @@ fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, rep
     memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
 }
 
+/// The plan for `whole` bytes in so many stripes, or in more where they would be too long for their stores.
+fn fitting_plan(
+    request: &Request,
+    mut stripes: usize,
+    whole: u64,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Plan> {
+    if let Some(raised) = request.enough_stripes(stripes, whole, &conduct.stores)? {
+        stripes = raised.stripes;
+        report.notes.push(raised.note);
+    }
+    let per_family = whole / stripes as u64;
+    let plan = plan(request, stripes, per_family)?;
+    claim(request, &plan, per_family, conduct, report)?;
+    Ok(plan)
+}
+
 fn prepare(
     request: &Request,
-    mut plan: Plan,
+    plan: Plan,
     base: Predecessor,
     session: &dyn Session,
     conduct: &Conduct,
@@ -321,14 +339,7 @@ fn prepare(
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
-    let mut stripes = plan.stripes;
-    if let Some(raised) = request.enough_stripes(stripes, whole, &conduct.stores)? {
-        stripes = raised.stripes;
-        report.notes.push(raised.note);
-    }
-    let per_family = whole / stripes as u64;
-    plan = self::plan(request, stripes, per_family)?;
-    claim(request, &plan, per_family, conduct, report)?;
+    let plan = fitting_plan(request, plan.stripes, whole, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
     let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, &devices)?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;

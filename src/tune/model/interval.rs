@@ -71,24 +71,26 @@ pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
     all
 }
 
-/// The intervals of `configuration` on `path`. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a
-/// fit's residuals.
+/// A path as it may be, and the factor of the model itself on seconds.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// With every uncertain parameter drawn.
+    pub path: Path,
+    /// What predicted seconds are multiplied by.
+    pub factor: f64,
+}
+
+/// [`SAMPLES`] paths. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a fit's residuals.
 ///
 /// # Errors
-/// As [`predict`]; also where a parameter leaves what is possible by its uncertainty alone.
-pub fn interval(
-    path: &Path,
-    configuration: &Configuration,
-    uncertain: &[Uncertain],
-    model_deviation: f64,
-) -> Result<Intervals, Unpredictable> {
-    let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+/// A deviation that is none.
+pub fn samples(path: &Path, uncertain: &[Uncertain], model_deviation: f64) -> Result<Vec<Sample>, Unpredictable> {
     let mut deviations: Vec<f64> = uncertain.iter().map(|what| what.deviation).collect();
     if let Some(wrong) = deviations.iter().chain([&model_deviation]).find(|one| !(**one >= 0.0 && one.is_finite())) {
         return Err(Unpredictable { what: "deviation".into(), why: format!("{wrong} is not a number from 0 on") });
     }
     deviations.push(model_deviation);
-    for factors in factors(&deviations) {
+    let sampled = |factors: Vec<f64>| {
         let mut sampled = path.clone();
         for (what, factor) in uncertain.iter().zip(&factors) {
             what.parameter.scale(&mut sampled, *factor);
@@ -97,8 +99,25 @@ pub fn interval(
             let most = path.codec(&codec.name).map_or(MOST_STORED, |known| known.stored_share.max(MOST_STORED));
             codec.stored_share = codec.stored_share.min(most);
         }
-        let foreseen = predict(&sampled, configuration)?;
-        seconds.push(foreseen.seconds * factors[uncertain.len()]);
+        Sample { path: sampled, factor: factors[uncertain.len()] }
+    };
+    Ok(factors(&deviations).into_iter().map(sampled).collect())
+}
+
+/// The intervals of `configuration` on `path`. `model_deviation` is as for [`samples`].
+///
+/// # Errors
+/// As [`predict`] and [`samples`]; also where a parameter leaves what is possible by its uncertainty alone.
+pub fn interval(
+    path: &Path,
+    configuration: &Configuration,
+    uncertain: &[Uncertain],
+    model_deviation: f64,
+) -> Result<Intervals, Unpredictable> {
+    let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    for Sample { path, factor } in samples(path, uncertain, model_deviation)? {
+        let foreseen = predict(&path, configuration)?;
+        seconds.push(foreseen.seconds * factor);
         stored.push(foreseen.stored_bytes);
         cpu.push(foreseen.cpu_seconds);
     }

@@ -25,7 +25,7 @@ mod tests;
 
 pub use configuration::{Buffers, Configuration, Direction};
 pub use fit::{Fit, Free, fit};
-pub use interval::{Interval, Intervals, SAMPLES, Uncertain, factors, interval};
+pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, samples};
 pub use parameter::{CeilingPart, Parameter};
 pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
 pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict};

@@ -1,0 +1,250 @@
+//! Estimates: what a backup and its restore will take, before anything is moved (`docs/ESTIMATE.md`).
+
+mod candidates;
+mod report;
+mod sample;
+
+use std::path::PathBuf;
+
+use fullbore_core::codec::Compression;
+use fullbore_core::device::{Device, Place};
+use fullbore_core::plan::Knobs;
+use fullbore_core::{Error, Result};
+use fullbore_engines::Options;
+use jiff::Timestamp;
+
+pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
+
+use super::{Conduct, backup};
+use crate::catalog::Catalog;
+use crate::tune::estimate::{Estimate, Factor, Known, Observed, Steps, estimate, learn};
+use crate::tune::model::{Ceiling, Uncertain, Unpredictable, Way, predict};
+use crate::tune::profile::{self, Asked, Machine, Profile};
+use candidates::Shape;
+use sample::{Share, Source};
+
+/// A profile that is older is worth a warning: disks fill, firmware and kernels change.
+const OLD: i64 = 30;
+/// Shorter runs are mostly what does not depend on speed.
+const TOO_SHORT_S: f64 = 1.0;
+
+/// What is wanted to be known.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// As of a backup.
+    pub source: String,
+    /// Where families would go.
+    pub to: Vec<Device>,
+    /// `--stripes`.
+    pub stripes: Option<usize>,
+    /// `--compression`.
+    pub compression: Compression,
+    /// Blocks would be encrypted.
+    pub encrypted: bool,
+    /// As of a backup.
+    pub knobs: Knobs,
+    /// `--profile`.
+    pub profile: String,
+    /// `--size`: plain bytes instead of those of the source.
+    pub size: Option<u64>,
+    /// `--data-path`: where the files of a server are.
+    pub data_path: Option<PathBuf>,
+    /// `--grid`.
+    pub grid: bool,
+    /// `--plan` and `--change-rate` in bytes per second.
+    pub cutover: Option<(Steps, f64)>,
+    /// `--deadline` in seconds, and what has to be done by then.
+    pub deadline: Option<(f64, By)>,
+    /// `--price`, for an hour.
+    pub price: Option<f64>,
+    /// The server's password.
+    pub password_file: Option<PathBuf>,
+    /// Where the catalog is.
+    pub catalog: PathBuf,
+}
+
+/// What has to be done by a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The backup.
+    Backup,
+    /// The restore.
+    Restore,
+    /// One after the other.
+    Both,
+}
+
+/// What is known before any configuration is looked at.
+struct Ground {
+    source: Source,
+    profile: Profile,
+    known: Known,
+    notes: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Foresees what was asked for.
+///
+/// # Errors
+/// The database cannot be opened; no profile, one of another machine, or one that knows nothing of these places; a codec that it does not know.
+pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
+    let ground = ground(request, conduct)?;
+    let shapes = if request.grid || request.deadline.is_some() {
+        candidates::grid(request, &ground.known)
+    } else {
+        vec![candidates::asked(request)]
+    };
+    let asked = of(&candidates::asked(request), request, &ground)?;
+    let mut grid: Vec<Estimate> = Vec::new();
+    for shape in &shapes {
+        conduct.check()?;
+        // What a plan refuses is no configuration.
+        grid.extend(of(shape, request, &ground).ok());
+    }
+    crate::tune::estimate::by_backup(&mut grid);
+    report::make(request, &ground, &asked, &grid)
+}
+
+fn ground(request: &Request, conduct: &Conduct) -> Result<Ground> {
+    let profile = profile::load(&profile::directory()?, &request.profile)?;
+    let here = Machine::this();
+    profile.check_machine(&here)?;
+    let mut warnings = Vec::new();
+    if let Some(days) = age_days(&profile.made_at).filter(|days| *days > OLD) {
+        warnings
+            .push(format!("profile `{}` is {days} days old: measure it anew with fullbore calibrate", profile.name));
+    }
+    let source = open(request, &profile, conduct)?;
+    let mut known = path(request, &profile, &source)?;
+    let mut notes: Vec<String> = profile.remark(&here).into_iter().collect();
+    notes.append(&mut known.1);
+    let mut known = known.0;
+    known.factor = learned(request, &known).unwrap_or_else(|error| {
+        notes.push(format!("nothing was learned from earlier runs: {error}"));
+        Factor::untried()
+    });
+    Ok(Ground { source, profile, known, notes, warnings })
+}
+
+/// The database's size, and what codecs make of it.
+fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Source> {
+    if request.size == Some(0) {
+        return Err(Error::usage("--size", "0 bytes take no time", "give the size of the database, e.g. 4TB"));
+    }
+    let halt = conduct.halt();
+    let options =
+        Options { halt: Some(halt.clone()), password_file: request.password_file.clone(), ..Options::default() };
+    let codecs: Vec<Compression> = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok()).collect();
+    let mut source = conduct.heeded(&halt, || {
+        let session = fullbore_engines::open(&request.source, &options)?;
+        sample::look(session.source(), session.facts().free_bytes, &codecs)
+    })?;
+    source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
+    if source.plain_bytes == 0 {
+        let hint = "give the size that it will have with --size";
+        return Err(Error::usage(backup::database_of(&request.source), "is empty: there is nothing to foresee", hint));
+    }
+    Ok(source)
+}
+
+/// What the profile knows of this job, with the ratios of this database; and what is worth knowing.
+fn path(request: &Request, profile: &Profile, source: &Source) -> Result<(Known, Vec<String>)> {
+    let database = match &request.data_path {
+        Some(path) => Some(path.display().to_string()),
+        None if request.source.starts_with("sqlite:") => Some(backup::path_of(&request.source).to_owned()),
+        None => {
+            let hint = "say where its files are: --data-path /var/lib/mysql";
+            return Err(Error::usage(&request.source, "a server does not tell which disk it reads from", hint));
+        }
+    };
+    let media: Vec<String> = request.to.iter().filter_map(place_of).collect();
+    let media: Vec<&str> = media.iter().map(String::as_str).collect();
+    let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
+    let mut made = profile.path(&Asked { database: database.as_deref(), media: &media, transfer_bytes });
+    for codec in &mut made.path.codecs {
+        if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
+            codec.stored_share = *stored;
+            let parameter = crate::tune::model::Parameter::StoredShare(codec.name.clone());
+            made.uncertain.retain(|known| known.parameter != parameter);
+            made.uncertain.push(Uncertain { parameter, deviation: *error });
+        }
+    }
+    let known = Known { path: made.path, uncertain: made.uncertain, factor: Factor::untried() };
+    if !is_known(&known.path.database.read) && !is_known(&known.path.database.write) {
+        let hint = made.unknown.first().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
+        return Err(Error::usage(
+            format!("profile `{}`", profile.name),
+            "knows nothing of where the database is",
+            hint,
+        ));
+    }
+    Ok((known, made.unknown))
+}
+
+/// The name by which a profile may know a destination; nothing of `nul:`.
+fn place_of(device: &Device) -> Option<String> {
+    match device.place() {
+        Place::Null => None,
+        Place::File(path) => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            Some(directory.map_or_else(|| ".".into(), |directory| directory.display().to_string()))
+        }
+        _ => Some(device.to_string()),
+    }
+}
+
+fn is_known(ceiling: &Ceiling) -> bool {
+    *ceiling != Ceiling::NONE
+}
+
+/// The estimate of one configuration.
+fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
+    let mut candidate = candidates::candidate(shape, request, &ground.source)?;
+    let path = &ground.known.path;
+    let to_nowhere = request.to.iter().all(|device| matches!(device.place(), Place::Null));
+    let of_media = |way| to_nowhere || is_known(path.media.ceiling(way));
+    candidate.backup = candidate.backup.filter(|_| is_known(&path.database.read) && of_media(Way::Write));
+    candidate.restore =
+        candidate.restore.filter(|_| !to_nowhere && is_known(&path.database.write) && of_media(Way::Read));
+    if candidate.backup.is_none() && candidate.restore.is_none() {
+        let hint = ground.notes.last().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
+        let what = format!("profile `{}`", ground.profile.name);
+        return Err(Error::usage(what, "does not know this way, in neither direction", hint));
+    }
+    estimate(&ground.known, &candidate).map_err(|error| unpredictable(&error, request))
+}
+
+fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
+    let hint = format!("fullbore calibrate --thorough --name {} measures more codecs", request.profile);
+    Error::usage(&error.what, &error.why, hint)
+}
+
+/// What earlier fulls of this database, made on this machine, say of the model.
+fn learned(request: &Request, known: &Known) -> Result<Factor> {
+    if !request.catalog.exists() {
+        return Ok(Factor::untried());
+    }
+    let (catalog, _) = Catalog::open(&request.catalog)?;
+    let records = catalog.of_database(&backup::database_of(&request.source))?;
+    let here = super::host();
+    let mut runs = Vec::new();
+    for record in records.iter().filter(|record| record.host == here && record.base.is_none()) {
+        let seconds = (record.finished_at - record.started_at) as f64 / 1e6;
+        let Ok(compression) = record.codec.parse() else { continue };
+        if seconds < TOO_SHORT_S || record.database_bytes == 0 || record.families.is_empty() {
+            continue;
+        }
+        let shape = Shape { compression, stripes: record.families.len(), buffer_factor: 1.0 };
+        let source = Source { plain_bytes: record.database_bytes, shares: Vec::new() };
+        let Ok(candidate) = candidates::candidate(&shape, request, &source) else { continue };
+        let predicted = candidate.backup.and_then(|backup| predict(&known.path, &backup).ok());
+        runs.extend(predicted.map(|predicted| Observed { seconds, predicted: predicted.seconds }));
+    }
+    Ok(learn(&runs))
+}
+
+/// Whole days since a time in RFC 3339.
+fn age_days(made_at: &str) -> Option<i64> {
+    let made: Timestamp = made_at.parse().ok()?;
+    Some((Timestamp::now().as_second() - made.as_second()) / 86_400)
+}

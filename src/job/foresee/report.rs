@@ -1,0 +1,236 @@
+//! What an estimate says: `--report json` as documented in `docs/ESTIMATE.md`, and the same for people.
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+
+use super::{By, Ground, Request, age_days};
+use crate::job::backup;
+use crate::tune::estimate::{Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
+use crate::tune::model::Interval;
+
+const SCHEMA_VERSION: u32 = 1;
+/// Lines of a grid that are told.
+const SHOWN: usize = 200;
+const HOUR: f64 = 3600.0;
+const MIB: f64 = 1048576.0;
+
+/// An estimate, as an object.
+#[derive(Debug, Clone, Serialize)]
+pub struct EstimateReport {
+    /// Version of this object; fields are added, never changed.
+    pub schema_version: u32,
+    /// As it was given, without a password.
+    pub source: String,
+    /// What passes.
+    pub plain_bytes: u64,
+    /// The configuration that was asked for.
+    #[serde(flatten)]
+    pub asked: GridLine,
+    /// What it was calibrated with.
+    pub profile: ProfileReport,
+    /// Earlier runs of this database that spoke for a correction, and the factor on seconds.
+    pub history_runs: usize,
+    /// See `history_runs`.
+    pub history_factor: f64,
+    /// With `--grid`: the fastest backup first.
+    pub grid: Option<Vec<GridLine>>,
+    /// With `--plan`.
+    pub cutover: Option<CutoverReport>,
+    /// With `--deadline`: those that keep it, least memory first.
+    pub fits: Option<Vec<GridLine>>,
+    /// Where none does: the one that comes nearest.
+    pub nearest: Option<GridLine>,
+    /// What would make that one keep it; empty where no faster hardware would.
+    pub wanted: Option<Vec<WantedReport>>,
+    /// What may be wrong with it.
+    pub warnings: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// One configuration, and what it will take.
+#[derive(Debug, Clone, Serialize)]
+pub struct GridLine {
+    /// `--compression`.
+    pub compression: String,
+    /// `--stripes`.
+    pub stripes: u64,
+    /// `--buffer-count`.
+    pub buffer_count: u64,
+    /// The backup; null where the profile does not know its way.
+    pub backup: Option<ForeseenReport>,
+    /// The restore; the same.
+    pub restore: Option<ForeseenReport>,
+    /// Bytes on the media, P50.
+    pub stored_bytes: u64,
+    /// Bytes of memory of the backup.
+    pub memory_bytes: u64,
+    /// Processor seconds of the backup, P50.
+    pub cpu_s: f64,
+    /// With `--price`: of the backup, P50.
+    pub cost: Option<f64>,
+}
+
+/// One direction.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ForeseenReport {
+    /// One of ten runs is faster.
+    pub p10_s: f64,
+    /// Half of them are.
+    pub p50_s: f64,
+    /// Nine of ten are.
+    pub p90_s: f64,
+    /// The stage that sets the time.
+    pub limit: &'static str,
+    /// Plain bytes at P50.
+    pub mib_per_s: f64,
+}
+
+/// What it was calibrated with.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProfileReport {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub made_at: String,
+    /// Whole days since.
+    pub age_days: Option<i64>,
+}
+
+/// A move of the database.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CutoverReport {
+    /// Steps during which it works as usual, P10, P50, P90 in seconds.
+    pub beforehand_s: [f64; 3],
+    /// The step during which it stands still.
+    pub downtime_s: [f64; 3],
+    /// Bytes of that step.
+    pub last_bytes: [f64; 3],
+}
+
+/// A ceiling that would have to be higher.
+#[derive(Debug, Clone, Serialize)]
+pub struct WantedReport {
+    /// The stage.
+    pub limit: &'static str,
+    /// Times as high.
+    pub factor: f64,
+    /// What it would be.
+    pub value: f64,
+    /// In what.
+    pub unit: &'static str,
+}
+
+pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &[Estimate]) -> Result<EstimateReport> {
+    let plain = ground.source.plain_bytes;
+    let line = |estimate: &Estimate| line(estimate, plain, request.price);
+    let deadline = request.deadline.map(|deadline| against(deadline, grid, ground, &line)).transpose()?;
+    let (fits, nearest, wanted) =
+        deadline.map_or((None, None, None), |(fits, nearest, wanted)| (Some(fits), nearest, wanted));
+    Ok(EstimateReport {
+        schema_version: SCHEMA_VERSION,
+        source: fullbore_core::device::without_password(&request.source),
+        plain_bytes: plain,
+        asked: line(asked),
+        profile: ProfileReport {
+            name: ground.profile.name.clone(),
+            made_at: ground.profile.made_at.clone(),
+            age_days: age_days(&ground.profile.made_at),
+        },
+        history_runs: ground.known.factor.runs,
+        history_factor: ground.known.factor.middle,
+        grid: request.grid.then(|| grid.iter().take(SHOWN).map(line).collect()),
+        cutover: moved(request, ground, asked)?,
+        fits,
+        nearest,
+        wanted,
+        warnings: ground.warnings.clone(),
+        notes: ground.notes.clone(),
+    })
+}
+
+fn line(estimate: &Estimate, plain: u64, price: Option<f64>) -> GridLine {
+    let foreseen = |foreseen: Foreseen| ForeseenReport {
+        p10_s: foreseen.seconds.p10,
+        p50_s: foreseen.seconds.p50,
+        p90_s: foreseen.seconds.p90,
+        limit: foreseen.limit.name(),
+        mib_per_s: plain as f64 / MIB / foreseen.seconds.p50,
+    };
+    let backup = estimate.backup;
+    GridLine {
+        compression: estimate.candidate.compression.to_string(),
+        stripes: estimate.candidate.stripes,
+        buffer_count: estimate.candidate.buffer_count,
+        backup: backup.map(foreseen),
+        restore: estimate.restore.map(foreseen),
+        stored_bytes: estimate.stored_bytes.unwrap_or(0.0) as u64,
+        memory_bytes: estimate.candidate.memory_bytes,
+        cpu_s: backup.map_or(0.0, |backup| backup.cpu_seconds),
+        cost: price.zip(backup).map(|(price, backup)| price * backup.seconds.p50 / HOUR),
+    }
+}
+
+type Against = (Vec<GridLine>, Option<GridLine>, Option<Vec<WantedReport>>);
+
+/// Which configurations keep the deadline; where none does, the nearest and what it lacks.
+fn against(
+    (deadline, by): (f64, By),
+    grid: &[Estimate],
+    ground: &Ground,
+    line: &impl Fn(&Estimate) -> GridLine,
+) -> Result<Against> {
+    let p90 = |estimate: &Estimate| -> Option<f64> {
+        let of = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p90);
+        match by {
+            By::Backup => of(estimate.backup),
+            By::Restore => of(estimate.restore),
+            // Not less than nine of ten: both at their P90.
+            By::Both => Some(of(estimate.backup)? + of(estimate.restore)?),
+        }
+    };
+    let fitting = fits(grid, deadline, p90);
+    if !fitting.is_empty() {
+        return Ok((fitting.into_iter().map(line).collect(), None, None));
+    }
+    let timed = grid.iter().filter_map(|estimate| Some((p90(estimate)?, estimate)));
+    let Some((p90, nearest)) = timed.min_by(|one, other| one.0.total_cmp(&other.0)) else {
+        let what = "the profile does not know that direction";
+        return Err(Error::usage("--deadline", what, "fullbore calibrate --read DATABASE --write DESTINATION"));
+    };
+    // Of both directions the slower one is what one would buy for.
+    let slower = |one: Option<Foreseen>| one.map_or(0.0, |foreseen| foreseen.seconds.p50);
+    let backup_first = slower(nearest.backup) >= slower(nearest.restore);
+    let configuration = match by {
+        By::Backup => &nearest.candidate.backup,
+        By::Restore => &nearest.candidate.restore,
+        By::Both if backup_first => &nearest.candidate.backup,
+        By::Both => &nearest.candidate.restore,
+    };
+    let lacking = configuration.as_ref().map(|configuration| wanted(&ground.known, configuration, p90, deadline));
+    let lacking = lacking.transpose().map_err(|error| Error::usage(error.what, error.why, ""))?.flatten();
+    let told = |wanted: &Wanted| WantedReport {
+        limit: wanted.limit.name(),
+        factor: wanted.factor,
+        value: wanted.value,
+        unit: wanted.unit,
+    };
+    Ok((Vec::new(), Some(line(nearest)), Some(lacking.unwrap_or_default().iter().map(told).collect())))
+}
+
+fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<CutoverReport>> {
+    let Some((steps, rate)) = request.cutover else { return Ok(None) };
+    let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
+        let hint = ground.notes.first().cloned().unwrap_or_else(|| "fullbore calibrate".into());
+        let name = backup::database_of(&request.source);
+        return Err(Error::usage(
+            "--plan",
+            format!("the profile does not know how {name} is backed up and restored"),
+            hint,
+        ));
+    };
+    let made = cutover(&ground.known, backup, restore, steps, rate);
+    let Cutover { beforehand, downtime, last_bytes } = made.map_err(|error| Error::usage(error.what, error.why, ""))?;
+    let of = |interval: Interval| [interval.p10, interval.p50, interval.p90];
+    Ok(Some(CutoverReport { beforehand_s: of(beforehand), downtime_s: of(downtime), last_bytes: of(last_bytes) }))
+}

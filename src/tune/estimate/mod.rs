@@ -1,0 +1,90 @@
+//! What a job will take, before anything is moved (`docs/ESTIMATE.md`). Pure: what is asked, and a path with how well it is known, come from
+//! whoever calls.
+
+mod cutover;
+mod deadline;
+mod grid;
+mod history;
+#[cfg(test)]
+mod tests;
+
+use fullbore_core::codec::Compression;
+
+use super::model::{Configuration, Interval, Limit, Path, Uncertain, Unpredictable, interval, predict};
+
+pub use cutover::{Cutover, Steps, cutover};
+pub use deadline::{Wanted, fits, wanted};
+pub use grid::{BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
+pub use history::{Factor, Observed, learn};
+
+/// What is known of a path, and of the model on it.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// The path.
+    pub path: Path,
+    /// How well its parameters are known.
+    pub uncertain: Vec<Uncertain>,
+    /// What the model's seconds are multiplied by, and how sure that is.
+    pub factor: Factor,
+}
+
+/// One way to make a backup, and to restore it. One of the two is missing where its path is not known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The codec.
+    pub compression: Compression,
+    /// Families.
+    pub stripes: u64,
+    /// BUFFERCOUNT of the backup.
+    pub buffer_count: u64,
+    /// Memory of the backup in bytes: pool, codec contexts and the rest.
+    pub memory_bytes: u64,
+    /// The backup.
+    pub backup: Option<Configuration>,
+    /// The restore.
+    pub restore: Option<Configuration>,
+}
+
+/// Time and limit of one direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Foreseen {
+    /// Seconds from start to commit.
+    pub seconds: Interval,
+    /// What sets them.
+    pub limit: Limit,
+    /// Processor seconds, P50.
+    pub cpu_seconds: f64,
+}
+
+/// What a candidate will take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// What was asked for.
+    pub candidate: Candidate,
+    /// The backup.
+    pub backup: Option<Foreseen>,
+    /// The restore.
+    pub restore: Option<Foreseen>,
+    /// Bytes on the media, P50; nothing where only a restore is foreseen.
+    pub stored_bytes: Option<f64>,
+}
+
+/// What `candidate` will take.
+///
+/// # Errors
+/// As [`predict`].
+pub fn estimate(known: &Known, candidate: &Candidate) -> Result<Estimate, Unpredictable> {
+    let mut stored_bytes = None;
+    let mut foresee = |configuration: &Configuration| -> Result<Foreseen, Unpredictable> {
+        let intervals = interval(&known.path, configuration, &known.uncertain, known.factor.deviation)?;
+        stored_bytes.get_or_insert(intervals.stored_bytes.p50);
+        Ok(Foreseen {
+            seconds: known.factor.of(intervals.seconds),
+            limit: predict(&known.path, configuration)?.limit,
+            cpu_seconds: intervals.cpu_seconds.p50,
+        })
+    };
+    let backup = candidate.backup.as_ref().map(&mut foresee).transpose()?;
+    let restore = candidate.restore.as_ref().map(&mut foresee).transpose()?;
+    Ok(Estimate { candidate: candidate.clone(), backup, restore, stored_bytes })
+}

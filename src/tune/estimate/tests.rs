@@ -1,0 +1,112 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::tune::model::{Buffers, Ceiling, Direction};
+
+const MIB: f64 = 1048576.0;
+
+/// Reads 400 MiB/s, writes `media` MiB/s; everything else costs nothing.
+fn known(media: f64) -> Known {
+    let mut path = Path::unlimited(2.0);
+    path.database.read = Ceiling::total(400.0 * MIB);
+    path.database.write = Ceiling::total(400.0 * MIB);
+    path.media.write = Ceiling::total(media * MIB);
+    path.media.read = Ceiling::total(media * MIB);
+    path.evenness = 1.0;
+    Known { path, uncertain: Vec::new(), factor: Factor { middle: 1.0, deviation: 0.0, runs: 0 } }
+}
+
+fn configuration(direction: Direction, mib: f64) -> Configuration {
+    Configuration {
+        direction,
+        plain_bytes: mib * MIB,
+        bytes_besides: 0.0,
+        stripes: 1,
+        database_streams: 2,
+        queue_depth: 4,
+        workers: 2,
+        buffers: Buffers::Through(32),
+        transfer_bytes: MIB,
+        codec: "none".into(),
+        encrypted: false,
+        throttle: None,
+    }
+}
+
+fn candidate(mib: f64, memory_bytes: u64) -> Candidate {
+    Candidate {
+        compression: Compression::None,
+        stripes: 1,
+        buffer_count: 32,
+        memory_bytes,
+        backup: Some(configuration(Direction::Backup, mib)),
+        restore: Some(configuration(Direction::Restore, mib)),
+    }
+}
+
+#[test]
+fn the_slowest_stage_sets_the_time_and_is_named() {
+    let made = estimate(&known(100.0), &candidate(1000.0, 1)).unwrap();
+    let backup = made.backup.unwrap();
+    assert!((backup.seconds.p50 - 10.0).abs() < 0.01, "{backup:?}");
+    assert_eq!((backup.limit, made.restore.unwrap().limit), (Limit::Media, Limit::Media));
+    assert_eq!(estimate(&known(1000.0), &candidate(1000.0, 1)).unwrap().backup.unwrap().limit, Limit::Database);
+}
+
+#[test]
+fn earlier_runs_move_the_middle_and_narrow_the_interval_when_they_agree() {
+    let slower = |runs: usize| learn(&vec![Observed { seconds: 12.0, predicted: 10.0 }; runs]);
+    assert_eq!(learn(&[]).middle, 1.0);
+    let factors: Vec<Factor> = [0, 1, 4, 30].map(slower).to_vec();
+    for pair in factors.windows(2) {
+        assert!(pair[0].middle < pair[1].middle && pair[1].middle < 1.2, "{pair:?}");
+        assert!(pair[1].deviation < pair[0].deviation, "{pair:?}");
+    }
+    let torn = learn(&[Observed { seconds: 20.0, predicted: 10.0 }, Observed { seconds: 5.0, predicted: 10.0 }]);
+    assert!(torn.deviation > 0.5 && (torn.middle - 1.0).abs() < 1e-9, "{torn:?}");
+    let nonsense = [Observed { seconds: 0.0, predicted: 1.0 }, Observed { seconds: 1.0, predicted: f64::INFINITY }];
+    assert_eq!(learn(&nonsense).runs, 0);
+}
+
+#[test]
+fn of_candidates_that_are_as_fast_the_one_with_less_memory_comes_first() {
+    let of = |mib, memory| estimate(&known(100.0), &candidate(mib, memory)).unwrap();
+    let mut all = vec![of(2000.0, 1), of(1000.0, 9), of(1001.0, 5)];
+    by_backup(&mut all);
+    assert_eq!(all.iter().map(|one| one.candidate.memory_bytes).collect::<Vec<_>>(), [5, 9, 1]);
+    let within = fits(&all, 11.0, |one| one.backup.map(|backup| backup.seconds.p90));
+    assert_eq!(within.iter().map(|one| one.candidate.memory_bytes).collect::<Vec<_>>(), [5, 9]);
+}
+
+#[test]
+fn what_would_keep_a_deadline_is_said_stage_by_stage() {
+    let known = known(100.0);
+    let backup = configuration(Direction::Backup, 1000.0);
+    // 10 s now; 5 s wants media twice as fast, 2 s wants them faster than the database can be read, and that too.
+    let twice = wanted(&known, &backup, 10.0, 5.0).unwrap().unwrap();
+    assert_eq!(twice.iter().map(|step| step.limit).collect::<Vec<_>>(), [Limit::Media]);
+    assert!((1.95..2.15).contains(&twice[0].factor), "{twice:?}");
+    assert!((195.0..215.0).contains(&(twice[0].value / MIB)), "{twice:?}");
+    let both = wanted(&known, &backup, 10.0, 2.0).unwrap().unwrap();
+    assert_eq!(both.iter().map(|step| step.limit).collect::<Vec<_>>(), [Limit::Media, Limit::Database]);
+    let throttled = Configuration { throttle: Some(10.0 * MIB), ..backup.clone() };
+    assert_eq!(wanted(&known, &throttled, 100.0, 50.0).unwrap(), None, "nothing that could be bought helps");
+    assert_eq!(wanted(&known, &backup, 10.0, 20.0).unwrap(), Some(Vec::new()), "it is kept already");
+}
+
+#[test]
+fn a_database_is_down_for_the_last_step_of_its_move() {
+    let known = known(100.0);
+    let (backup, restore) = (configuration(Direction::Backup, 1000.0), configuration(Direction::Restore, 1000.0));
+    let of =
+        |steps: &str, rate: f64| cutover(&known, &backup, &restore, Steps::parse(steps).unwrap(), rate * MIB).unwrap();
+    // Each direction takes a second for 100 MiB: the full 20 s, meanwhile 10 MiB/s change.
+    let [full, differential, log] = ["full", "full+diff", "full+diff+log"].map(|steps| of(steps, 10.0));
+    assert!((full.downtime.p50 - 20.0).abs() < 0.01 && full.beforehand.p50 == 0.0, "{full:?}");
+    assert!((differential.downtime.p50 - 4.0).abs() < 0.01, "{differential:?}");
+    assert!((differential.beforehand.p50 - 20.0).abs() < 0.02);
+    assert!((log.downtime.p50 - 0.8).abs() < 0.01 && (log.beforehand.p50 - 24.0).abs() < 0.02, "{log:?}");
+    assert!((log.last_bytes.p50 / MIB - 40.0).abs() < 0.1);
+    // What changes faster than it can be moved is as much as everything.
+    assert!((of("full+diff", 1000.0).downtime.p50 - 20.0).abs() < 0.01);
+    assert_eq!(Steps::parse("diff"), None);
+}

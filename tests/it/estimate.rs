@@ -1,0 +1,153 @@
+//! `fullbore estimate`: what it says of a real database on a calibrated machine, and what it refuses.
+
+use serde_json::Value;
+
+use crate::world::World;
+
+const PROFILE: &str = "home/.config/fullbore/profiles/default.json";
+
+fn calibrated() -> World {
+    let world = World::with_database();
+    world.run("calibrate --read app.db --write a --write b --seconds 1 --space 32MiB").done();
+    world
+}
+
+fn estimate(world: &World, options: &str) -> Value {
+    world.run(&format!("estimate sqlite:app.db --to a/ --report json {options}")).done().json()
+}
+
+/// P10, P50 and P90 of a direction.
+fn seconds(line: &Value, direction: &str) -> [f64; 3] {
+    ["p10_s", "p50_s", "p90_s"].map(|name| line[direction][name].as_f64().unwrap())
+}
+
+#[test]
+fn an_estimate_has_both_directions_and_writes_nothing() {
+    let world = calibrated();
+    let before = world.read("app.db");
+    let made = estimate(&world, "--stripes 2 --compression zstd:1 --price 3600");
+    for direction in ["backup", "restore"] {
+        let [p10, p50, p90] = seconds(&made, direction);
+        assert!(0.0 < p10 && p10 < p50 && p50 < p90, "{made:#}");
+        assert!(made[direction]["limit"].as_str().is_some_and(|limit| !limit.is_empty()));
+    }
+    let plain = made["plain_bytes"].as_u64().unwrap();
+    assert!(plain > 0 && plain <= before.len() as u64);
+    assert!(made["stored_bytes"].as_u64().unwrap() < plain, "it compresses");
+    assert!(made["memory_bytes"].as_u64().unwrap() > 0 && made["cpu_s"].as_f64().unwrap() > 0.0);
+    let cost = made["cost"].as_f64().unwrap();
+    assert!((cost - seconds(&made, "backup")[1]).abs() < 1e-6, "a unit of money a second");
+    assert_eq!(made["history_runs"], 0);
+    world.assert_no_media();
+    assert_eq!(world.read("app.db"), before);
+    let text = world.run("estimate sqlite:app.db --to a/").done();
+    assert!(text.text().starts_with("ESTIMATE of") && text.text().contains("restore:"), "{text}");
+    world.run("estimate sqlite:app.db --to a/ --report json:e.json").done();
+    world.run("estimate sqlite:app.db --to a/ --report json:e.json").done();
+    assert_eq!(serde_json::from_slice::<Value>(&world.read("e.json")).unwrap()["schema_version"], 1);
+    world.run("estimate sqlite:app.db --to a/ --report json:app.db").refused(2, "app.db", "is the database itself");
+    assert_eq!(world.read("app.db"), before);
+}
+
+#[test]
+fn what_is_stored_is_what_a_backup_stores() {
+    let world = calibrated();
+    for codec in ["none", "lz4", "zstd:1"] {
+        let foreseen = estimate(&world, &format!("--compression {codec}"))["stored_bytes"].as_f64().unwrap();
+        let name = codec.replace(':', "");
+        let made =
+            world.run(&format!("backup sqlite:app.db --to {name}.bore --compression {codec} --report json")).done();
+        let stored = made.json()["stored_bytes"].as_f64().unwrap();
+        // Header, index, manifest and footer of a family are as much as a small database is.
+        assert!((foreseen - stored).abs() < 0.1 * stored + 262_144.0, "{codec}: {foreseen} and {stored}");
+    }
+}
+
+#[test]
+fn a_size_that_the_database_does_not_have_yet_takes_as_much_longer() {
+    let world = calibrated();
+    let [one, ten] = ["1TB", "10TB"].map(|size| seconds(&estimate(&world, &format!("--size {size}")), "backup")[1]);
+    assert!((9.9..10.1).contains(&(ten / one)), "{one} and {ten}");
+    world.run("estimate sqlite:app.db --to a/ --size 0").refused(2, "--size", "4TB");
+    world.run("estimate sqlite:app.db --to a/ --size much").refused(2, "--size", "is not a size");
+}
+
+#[test]
+fn a_grid_is_ordered_by_the_time_of_the_backup() {
+    let world = calibrated();
+    let made = estimate(&world, "--grid --size 1TB");
+    let grid = made["grid"].as_array().unwrap();
+    assert!(grid.len() > 20, "{}", grid.len());
+    let times: Vec<f64> = grid.iter().map(|line| seconds(line, "backup")[1]).collect();
+    // Within one per cent memory decides.
+    assert!(times.windows(2).all(|pair| pair[0] <= pair[1] * 1.02), "{times:?}");
+    let codecs: std::collections::BTreeSet<&str> =
+        grid.iter().filter_map(|line| line["compression"].as_str()).collect();
+    assert!(codecs.len() >= 3 && codecs.contains("none"), "{codecs:?}");
+    let shown = world.run("estimate sqlite:app.db --to a/ --grid").done();
+    assert!(shown.text().contains("slower ones"), "{shown}");
+}
+
+#[test]
+fn a_deadline_says_what_keeps_it_or_what_it_would_take() {
+    let world = calibrated();
+    let easy = estimate(&world, "--size 1TB --deadline 52w");
+    assert!(!easy["fits"].as_array().unwrap().is_empty() && easy["nearest"].is_null());
+    let never = estimate(&world, "--size 1000TB --deadline 1h --direction both");
+    assert!(never["fits"].as_array().unwrap().is_empty() && !never["nearest"].is_null(), "{never:#}");
+    let hard = world.run("estimate sqlite:app.db --to a/ --size 1000TB --deadline 1s").done();
+    assert!(hard.text().contains("no configuration keeps the deadline; the nearest"), "{hard}");
+    world.run("estimate sqlite:app.db --to a/ --deadline soon").refused(2, "--deadline", "is not a time");
+    world.run("estimate sqlite:app.db --to a/ --deadline 0s").refused(2, "--deadline", "2h");
+}
+
+#[test]
+fn the_downtime_of_a_move_is_that_of_its_last_step() {
+    let world = calibrated();
+    let of = |plan: &str| {
+        let made = estimate(&world, &format!("--size 1TB --plan {plan} --change-rate 30GB/d"));
+        made["cutover"]["downtime_s"][1].as_f64().unwrap()
+    };
+    let [full, differential, log] = ["full", "full+diff", "full+diff+log"].map(of);
+    assert!(full > 10.0 * differential && differential > log, "{full} {differential} {log}");
+    world.run("estimate sqlite:app.db --to a/ --plan full+diff").with_code(2).says(&["--change-rate"]);
+    let line = "estimate sqlite:app.db --to a/ --plan everything --change-rate 1GB/d";
+    world.run(line).refused(2, "--plan", "full+diff+log");
+    let line = "estimate sqlite:app.db --to a/ --plan full --change-rate 1GB";
+    world.run(line).refused(2, "--change-rate", "30GB/d");
+}
+
+#[test]
+fn earlier_runs_of_the_database_are_learned_from() {
+    let world = calibrated();
+    // A throttle makes a run long enough to count.
+    world.run("backup sqlite:app.db --repo a/ --mkdir --throttle 64KiB/s").done();
+    let made = estimate(&world, "");
+    assert_eq!(made["history_runs"], 1, "{made:#}");
+    assert!(made["history_factor"].as_f64().unwrap() > 1.0, "it took longer than the model says");
+}
+
+#[test]
+fn without_a_profile_of_this_machine_nothing_is_foreseen() {
+    let world = World::with_database();
+    world.run("estimate sqlite:app.db --to a/").refused(2, "profile `default`", "fullbore calibrate");
+    world.run("calibrate --read app.db --write a --seconds 1 --space 32MiB").done();
+    world.run("estimate sqlite:app.db --to a/ --profile ../x").refused(2, "../x", "letters");
+    world.run("estimate sqlite:app.db --to a/ --compression zstd:19").refused(2, "codec zstd:19", "--thorough");
+    world.run("estimate sqlite:none.db --to a/").refused(1, "none.db", "");
+    world.run("estimate sqlite:app.db --to -").refused(2, "-", "pipe");
+    world.run("estimate mysql://root@127.0.0.1:9 --to a/").refused(1, "127.0.0.1", "");
+    let mut profile: Value = serde_json::from_slice(&world.read(PROFILE)).unwrap();
+    profile["machine"]["cpu_model"] = "another".into();
+    world.write(PROFILE, profile.to_string().as_bytes());
+    world.run("estimate sqlite:app.db --to a/").refused(1, "profile `default`", "another");
+}
+
+#[test]
+fn a_profile_that_knows_one_direction_gives_that_one() {
+    let world = World::with_database();
+    world.run("calibrate --read app.db --seconds 1").done();
+    let made = world.run("estimate sqlite:app.db --to nul: --report json").done().json();
+    assert!(made["backup"]["p50_s"].as_f64().unwrap() > 0.0 && made["restore"].is_null(), "{made:#}");
+    world.run("estimate sqlite:app.db --to a/").refused(2, "profile `default`", "fullbore calibrate --write");
+}
