@@ -93,7 +93,7 @@ pub fn run(arguments: &[String], surroundings: &Surroundings<'_>, conduct: &Cond
     }
     command.env(PARENT, std::process::id().to_string());
     let threads = surroundings.instance.and_then(|class| class.threads);
-    // A thread of its own: a child inherits the affinity of the thread that starts it, and the kernel tells it when that thread is gone.
+    // A thread of its own: a child inherits the affinity of the thread that starts it.
     std::thread::scope(|scope| {
         let running = threads::start_in(scope, "child", || {
             let failed = |e| Error::io("start", program.display().to_string(), e);
@@ -122,16 +122,23 @@ fn run_on(count: usize) -> std::io::Result<()> {
 pub fn end_with_the_bench() -> Result<()> {
     let parent = std::env::var(PARENT).ok().and_then(|number| number.parse::<i32>().ok());
     let Some(parent) = parent.filter(|&number| number > 0) else { return Ok(()) };
-    let told = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
-    told.map_err(|e| Error::io("ask for the end of", "the bench", e.into()))?;
-    match rustix::process::getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent) {
-        true => Ok(()),
-        false => Err(Error::refused(
+    let is_there = move || rustix::process::getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent);
+    if !is_there() {
+        return Err(Error::refused(
             PARENT,
             "the bench that started this is gone",
             "unset it: only `fullbore bench` sets it",
-        )),
+        ));
     }
+    // Not the kernel's own signal (PR_SET_PDEATHSIG): of a parent with several threads it may come twice, and a second one ends a job at
+    // once, without cleaning up.
+    let watch = move || {
+        while is_there() {
+            std::thread::sleep(TICK);
+        }
+        let _ = kill_process(rustix::process::getpid(), Signal::TERM); // It is this process: it is there.
+    };
+    threads::start("bench", watch).map(drop)
 }
 
 fn wait(mut child: Child, started: Instant, timeout: Duration, conduct: &Conduct) -> Result<Ended> {
