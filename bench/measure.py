@@ -47,6 +47,18 @@ def say(*words):
     print(*words, file=sys.stderr, flush=True)
 
 
+def write_results(name, result, text):
+    """Writes a result and its Markdown beside each other into bench/results, shows the latter, and gives their path without an ending."""
+    stem = os.path.join(ROOT, "bench", "results", name)
+    os.makedirs(os.path.dirname(stem), exist_ok=True)
+    with open(stem + ".json", "w") as out:
+        json.dump(result, out, indent=1)
+    with open(stem + ".md", "w") as out:
+        out.write(text)
+    print(text)
+    return stem
+
+
 def drop_caches():
     """Whether the page cache could be dropped: root only."""
     os.sync()

@@ -27,7 +27,7 @@ import sys
 import tempfile
 
 from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, judged, machine,
-                     median_ratio, run_rounds, say, size_of, speeds, table)
+                     median_ratio, run_rounds, say, size_of, speeds, table, write_results)
 
 STRIPES = 4
 CODECS = ("none", "lz4", "zstd:1", "gzip:1")
@@ -310,13 +310,7 @@ def main():
                   "cold": cold, "machine": host, "codecs_in_memory": codecs, "figures": figures, "failures": failures,
                   "ratios": ratios(figures, codecs, host["cores"]), "bounds": bounds(figures)}
         name = f"sqlite-{result['date'][:10]}" + ("-quick" if options.quick else "") + ("-part" if options.only else "")
-        os.makedirs(os.path.join(ROOT, "bench", "results"), exist_ok=True)
-        stem = os.path.join(ROOT, "bench", "results", name)
-        with open(stem + ".json", "w") as out:
-            json.dump(result, out, indent=1)
-        with open(stem + ".md", "w") as out:
-            out.write(markdown(result))
-        print(markdown(result))
+        stem = write_results(name, result, markdown(result))
         say(f"written: {stem}.json and .md")
     finally:
         shutil.rmtree(work)

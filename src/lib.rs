@@ -13,5 +13,6 @@ pub mod report;
 pub mod repository;
 pub mod tune;
 pub mod units;
+mod xml;
 
 pub use fullbore_core::{Error, Result};

@@ -5,12 +5,14 @@ use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
 use fullbore_core::sink::DeviceAccount;
 use serde::Serialize;
 
+use crate::tune::profile::Profile;
 use crate::tune::verdict::Setup;
 use crate::units::{mib_per_s, show_bytes};
 
 mod judge;
+mod known;
 
-pub use judge::{UseReport, VerdictReport, WhatIfReport};
+pub use judge::{CalibratedReport, UseReport, VerdictReport, WhatIfReport};
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -103,14 +105,19 @@ pub struct Report {
     /// The plan, for the verdict.
     #[serde(skip)]
     pub setup: Option<Setup>,
+    /// Where the database's files are on this machine, if that is known; for the verdict too, as is the profile.
+    #[serde(skip)]
+    pub database_at: Option<String>,
+    /// What the verdict compares with.
+    #[serde(skip)]
+    profile: Option<Profile>,
     /// Behind `stages`.
     #[serde(skip)]
     accounts: Vec<Stage>,
     /// From the first byte of each set to its last, in seconds, and how many sets there were.
     #[serde(skip)]
     moving: (f64, u32),
-    /// Processor seconds of the process before the job.
-    #[serde(skip)]
+    /// Those of cpu_s that were before the job: measuring its limit.
     cpu_before_s: f64,
 }
 
@@ -300,6 +307,10 @@ pub struct LimitReport {
     pub transform_mib_per_s: Option<f64>,
     /// Writing the sinks alone, in stored MiB/s; `None` for devices that are not files.
     pub sink_mib_per_s: Option<f64>,
+    /// Operations that each family had in flight then.
+    pub sink_queue_depth: u64,
+    /// Bytes of each.
+    pub sink_transfer_bytes: u64,
     /// Reading the source and writing the sinks at the same time, in source MiB/s; `None` for devices that are not files.
     pub copy_mib_per_s: Option<f64>,
 }

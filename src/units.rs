@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
+/// Bytes in a MiB.
+pub const MIB: f64 = 1_048_576.0;
+
 /// Bytes from `65536`, `64KiB`, `1MiB`, `4 GiB`, `1MB` (= 1,000,000) …
 ///
 /// # Errors
@@ -98,7 +101,7 @@ pub fn show_bytes(bytes: u64) -> String {
 
 /// MiB per second.
 pub fn mib_per_s(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { bytes as f64 / f64::from(1 << 20) / seconds } else { 0.0 }
+    if seconds > 0.0 { bytes as f64 / MIB / seconds } else { 0.0 }
 }
 
 #[cfg(test)]

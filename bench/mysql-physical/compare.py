@@ -30,7 +30,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import blocked  # noqa: E402
 from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, Failed, files_under, fio_engine, fio_seconds, machine,  # noqa: E402
-                     judged, measure, median_ratio, run_rounds, say, size_of, table)
+                     judged, measure, median_ratio, run_rounds, say, size_of, table, write_results)
 
 SERVER = os.path.join(ROOT, "tests", "servers", "server")
 KINDS = ("mariadb-11.8", "mariadb-10.11", "mysql-9")
@@ -317,14 +317,8 @@ def compare(options, kind):
                   "blocked": [] if options.only else blocked.measure(
                       kind.split("-")[0], server, backup_command(options, kind, server) + ["--compression", "lz4", "--to", "nul:"], work),
                   "matrix": matrix(options, kind, server, work, size) if options.matrix else []}
-        stem = os.path.join(ROOT, "bench", "results", f"{kind}-{result['date'][:10]}" + ("-quick" if options.quick else "")
-                            + ("-part" if options.only else ""))
-        os.makedirs(os.path.dirname(stem), exist_ok=True)
-        with open(stem + ".json", "w") as out:
-            json.dump(result, out, indent=1)
-        with open(stem + ".md", "w") as out:
-            out.write(markdown(result))
-        print(markdown(result))
+        name = f"{kind}-{result['date'][:10]}" + ("-quick" if options.quick else "") + ("-part" if options.only else "")
+        write_results(name, result, markdown(result))
     finally:
         for server in servers:
             subprocess.run([SERVER, "kill", server.folder], capture_output=True)

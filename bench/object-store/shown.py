@@ -1,10 +1,8 @@
 """The result: the ratios that are targets, and Markdown for people."""
 
-import json
-import os
 import statistics
 
-from measure import MIB, ROOT, judged, median_ratio, peak
+from measure import MIB, judged, median_ratio, peak, write_results
 
 CODECS = ("none", "lz4")
 OBJECTS = (1, 4, 8)
@@ -101,10 +99,4 @@ def write(result, options):
     """Overwritten after each group, so that what was measured is kept."""
     part = set(options.group) != {"backup", "restore", "tools"} or options.only or len(options.server) < 2
     name = f"object-store-{result['date'][:10]}" + ("-quick" if options.quick else "") + ("-part" if part else "")
-    stem = os.path.join(ROOT, "bench", "results", name)
-    os.makedirs(os.path.dirname(stem), exist_ok=True)
-    with open(stem + ".json", "w") as out:
-        json.dump(result, out, indent=1)
-    with open(stem + ".md", "w") as out:
-        out.write(markdown(result))
-    print(markdown(result))
+    write_results(name, result, markdown(result))

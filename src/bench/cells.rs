@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fullbore_core::{Error, Result};
 
 use super::matrix::{Axis, DataFrom, Matrix, NONE};
+use super::volume::How;
 
 /// More cells than anybody waits for, and than fit into a table.
 const MOST_CELLS: u64 = 100_000;
@@ -58,6 +59,20 @@ impl Cell {
         self.get(Axis::Media) == Some("nul")
     }
 
+    /// How the volume of an axis is made, where it has one.
+    pub fn how(&self, matrix: &Matrix, axis: Axis) -> Option<How> {
+        let profile = self.named(axis).and_then(|name| matrix.volumes.get(name))?;
+        let data = self.get(Axis::Data).and_then(|name| matrix.data.get(name));
+        let given = data.is_some_and(|data| matches!(data.from, DataFrom::Source(_)));
+        Some(matrix.means.of(profile, given && axis == Axis::Volume && !self.restores()))
+    }
+
+    /// It changes its database, or needs it on a volume.
+    pub fn works_on_a_copy(&self, matrix: &Matrix) -> bool {
+        let on_a_volume = !self.restores() && self.how(matrix, Axis::Volume) == Some(How::Block);
+        self.is_differential() || self.named(Axis::Load).is_some() || on_a_volume
+    }
+
     /// All values by name.
     pub fn words(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|(axis, word)| (axis.name().to_owned(), word.clone())).collect()
@@ -86,6 +101,9 @@ impl Cell {
         for axis in [Axis::Volume, Axis::MediaVolume] {
             if let Some(profile) = self.named(axis).and_then(|name| matrix.volumes.get(name)) {
                 text += &format!("; {} {}", axis.name(), profile.numbers());
+                if self.how(matrix, axis) == Some(How::Block) {
+                    text += ", a block device";
+                }
             }
         }
         if let Some(class) = self.get(Axis::Instance).and_then(|name| matrix.instances.get(name)) {

@@ -33,6 +33,8 @@ pub struct Surroundings<'a> {
     pub variable: Option<(&'static str, String)>,
     /// The longest that it may take.
     pub timeout: Duration,
+    /// Called when it is asked to end: a thread that waits for a slow volume heeds no signal before.
+    pub relief: &'a (dyn Fn() + Sync),
 }
 
 /// How a child ended.
@@ -100,7 +102,7 @@ pub fn run(arguments: &[String], surroundings: &Surroundings<'_>, conduct: &Cond
             threads.map_or(Ok(()), run_on).map_err(failed)?;
             let started = Instant::now();
             let child = command.spawn().map_err(failed)?;
-            wait(child, started, surroundings.timeout, conduct)
+            wait(child, started, surroundings, conduct)
         })?;
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
@@ -141,7 +143,8 @@ pub fn end_with_the_bench() -> Result<()> {
     threads::start("bench", watch).map(drop)
 }
 
-fn wait(mut child: Child, started: Instant, timeout: Duration, conduct: &Conduct) -> Result<Ended> {
+fn wait(mut child: Child, started: Instant, surroundings: &Surroundings<'_>, conduct: &Conduct) -> Result<Ended> {
+    let (timeout, relief) = (surroundings.timeout, surroundings.relief);
     let id = Pid::from_child(&child);
     let errors = child.stderr.take();
     std::thread::scope(|scope| {
@@ -154,6 +157,7 @@ fn wait(mut child: Child, started: Instant, timeout: Duration, conduct: &Conduct
                 match asked {
                     None if timed_out || conduct.check().is_err() => {
                         let _ = kill_process(id, Signal::TERM); // It may have ended by now.
+                        relief();
                         asked = Some(Instant::now());
                     }
                     Some(since) if since.elapsed() > GRACE => {

@@ -1,10 +1,11 @@
 //! One page with everything: tables and charts, in one file that needs nothing else, readable on a phone.
 
-use super::chart::{Chart, escaped};
+use super::chart::Chart;
 use super::matrix::Matrix;
 use super::medians::Row;
 use super::results::Record;
 use super::tables::{groups, table};
+use crate::xml::escaped;
 
 const STYLE: &str = ":root{color-scheme:light dark;--back:#fafaf9;--front:#1c1917;--line:#d6d3d1}\
 @media(prefers-color-scheme:dark){:root{--back:#1c1917;--front:#e7e5e4;--line:#44403c}}\

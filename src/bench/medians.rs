@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::cells::Cell;
 use super::matrix::{Axis, Matrix};
 use super::results::{DONE, Record, Throughput};
+use crate::tune::statistics::median;
 
 /// A cell and what it did, as medians.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,16 +48,6 @@ pub struct Row {
     pub price_per_tb: Option<f64>,
     /// Why it has no figures.
     pub failed: Option<String>,
-}
-
-/// The value in the middle; of an even number the mean of both. 0 of none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
-    }
 }
 
 /// Rows in the order of the file.
@@ -111,20 +102,19 @@ fn faster(own: &[&Record], first: &[&Record]) -> Option<f64> {
         let of_first = first.iter().find(|other| other.round == record.round)?;
         (pace(record) > 0.0).then(|| pace(of_first) / pace(record))
     };
-    let ratios: Vec<f64> = own.iter().filter_map(ratio).collect();
-    (!ratios.is_empty()).then(|| median(ratios))
+    median(own.iter().filter_map(ratio))
 }
 
 fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
-    let middle = |of: &dyn Fn(&Record) -> f64| median(counted.iter().map(|record| of(record)).collect());
+    let middle = |of: &dyn Fn(&Record) -> f64| median(counted.iter().map(|record| of(record))).unwrap_or(0.0);
     let speeds = || counted.iter().map(|record| record.mib_per_s);
     let minutes = middle(&|record| record.full_bytes as f64 * pace(record) / 60.0);
     // A TB is that of disk makers, as in the prices of providers.
     let hours_per_tb = middle(&|record| 1e12 * pace(record) / 3600.0);
     let loads: Vec<_> = counted.iter().filter_map(|record| record.load.as_ref()).collect();
-    let of_load = |of: &dyn Fn(&super::results::LoadResult) -> f64| median(loads.iter().map(|load| of(load)).collect());
+    let of_load =
+        |of: &dyn Fn(&super::results::LoadResult) -> f64| median(loads.iter().map(|load| of(load))).unwrap_or(0.0);
     let last_error = all.iter().rev().find(|record| record.status != DONE).and_then(|record| record.error.clone());
-    let raw: Vec<f64> = counted.iter().filter_map(|record| record.raw_path_mib_per_s).collect();
     Row {
         cell: cell.clone(),
         name: String::new(),
@@ -141,7 +131,7 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
         peak_rss_bytes: middle(&|record| record.peak_rss_bytes as f64) as u64,
         stages: stages(counted),
         bottleneck: most_frequent(counted),
-        raw_path: (!raw.is_empty()).then(|| median(raw)),
+        raw_path: median(counted.iter().filter_map(|record| record.raw_path_mib_per_s)),
         load: (!loads.is_empty()).then(|| {
             let alone =
                 Throughput { per_s: of_load(&|load| load.alone.per_s), p99_ms: of_load(&|load| load.alone.p99_ms) };
@@ -156,7 +146,7 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
 
 /// Busy shares of the run whose time is nearest to the median.
 fn stages(counted: &[&Record]) -> Vec<(String, f64)> {
-    let middle = median(counted.iter().map(|record| record.seconds).collect());
+    let middle = median(counted.iter().map(|record| record.seconds)).unwrap_or(0.0);
     let far = |record: &&&Record| (record.seconds - middle).abs();
     let Some(record) = counted.iter().min_by(|left, right| far(left).total_cmp(&far(right))) else { return Vec::new() };
     let share = |stage: &super::results::Stage| {
@@ -208,14 +198,6 @@ pub(super) mod tests {
             }
         }
         (matrix, cells, records)
-    }
-
-    #[test]
-    fn a_median_is_the_value_in_the_middle() {
-        assert_eq!(
-            (median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 3.0]), median(Vec::new())),
-            (2.0, 2.5, 0.0)
-        );
     }
 
     #[test]

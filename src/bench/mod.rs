@@ -14,6 +14,7 @@ pub mod matrix;
 pub mod medians;
 pub mod plan;
 pub mod results;
+mod rooms;
 mod run;
 pub mod tables;
 pub mod volume;
@@ -28,7 +29,10 @@ pub use matrix::Matrix;
 use plan::Plan;
 use results::{DONE, Machine, Results};
 
-use crate::job::Conduct;
+use volume::Means;
+
+use crate::job::{Conduct, memory};
+use crate::tune::profile;
 use crate::units::show_duration;
 
 /// What the user asked for.
@@ -70,7 +74,10 @@ const SHOWN: usize = 8;
 /// # Errors
 /// Something wrong in the matrix, too much to be done without `--yes`, a signal, no room. What was measured until then is kept.
 pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<Outcome> {
-    let matrix = Matrix::load(&request.matrix)?;
+    let mut matrix = Matrix::load(&request.matrix)?;
+    if !matrix.volumes.is_empty() {
+        matrix.means = Means::seen(matrix.volume_choice)?;
+    }
     let cells = cells::cells(&matrix)?;
     let rounds = cells::rounds(&matrix);
     let work = request.work.clone().unwrap_or_else(|| matrix.work.clone());
@@ -88,7 +95,7 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
     make_directory(&out)?;
     let mut results = Results::open(&out, request.resume, &machine)?;
     let done = results.done();
-    let plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
+    let mut plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
     if plan.asks() && !request.yes {
         let what = format!("{}: {}", request.matrix.display(), plan.line());
         return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
@@ -96,9 +103,13 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
     make_directory(&work.join("data"))?;
     let work = fs::canonicalize(&work).map_err(|e| Error::io("look at", work.display().to_string(), e))?;
     let _lock = lock(&work)?;
+    rooms::sweep(&work, &matrix.media_directories)?;
+    if !matrix.volumes.is_empty() {
+        matrix.means = matrix.means.tried(matrix.volume_choice, &rooms::trial_of(&work))?;
+        plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
+    }
     plan.notes.iter().for_each(|note| say(note));
     let bench = run::Bench { matrix: &matrix, work: &work, machine: &machine, conduct };
-    bench.sweep();
     bench.make_data(say)?;
     let (mut failed, mut number) = (0, 0);
     for round in rounds {
@@ -177,20 +188,9 @@ fn lock(work: &Path) -> Result<File> {
 
 /// This machine.
 fn machine() -> Machine {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let after = |text: &str, key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(line.trim_start_matches([' ', '\t', ':']).trim().to_owned())
-    };
-    let memory =
-        after(&read("/proc/meminfo"), "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());
-    Machine {
-        host: crate::job::host(),
-        processor: after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
-        cores: child::caps(None).threads_given,
-        memory_bytes: memory.unwrap_or(0) << 10,
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-    }
+    let profile::Machine { host, cpu_model, kernel, .. } = profile::Machine::this();
+    let memory_bytes = memory::of_the_machine().unwrap_or(0);
+    Machine { host, processor: cpu_model, cores: child::caps(None).threads_given, memory_bytes, kernel }
 }
 
 /// What stands above tables: how it was measured.
@@ -206,8 +206,15 @@ fn preamble(matrix: &Matrix, records: &[results::Record]) -> String {
     } else {
         String::new()
     };
-    let emulated = records.iter().any(|record| record.volumes.iter().any(|volume| volume.how == "in process"));
-    let emulated = if emulated { " Volumes are emulated by a token bucket in process." } else { "" };
+    let any = |how| records.iter().any(|record| record.volumes.iter().any(|volume| volume.how == how));
+    let emulated = match (any("in process"), any("block device")) {
+        (true, true) => {
+            " Volumes are loop devices that the kernel throttles, and some are emulated by a token bucket in process: results.csv says which."
+        }
+        (true, false) => " Volumes are emulated by a token bucket in process.",
+        (false, true) => " Volumes are loop devices that the kernel throttles.",
+        (false, false) => "",
+    };
     format!(
         "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of warm-up, in random order (seed {}); \
          page cache {cache} before each run; at most {} for a run.{scale}{emulated}",

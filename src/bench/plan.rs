@@ -6,7 +6,8 @@ use std::path::Path;
 use super::cells::{Cell, Round};
 use super::child;
 use super::matrix::{Axis, Data, DataFrom, Matrix};
-use crate::units::show_bytes;
+use super::volume::How;
+use crate::units::{MIB, show_bytes};
 
 /// MiB/s of a database on two cores, by the name of the codec: `bench/results/sqlite-2026-11-21.md`, "fullbore … to disk" (none 1058, lz4
 /// 628, zstd:1 443, gzip:1 536). Other levels are slower; a plan need not be exact.
@@ -22,8 +23,6 @@ const COPY_RATE: f64 = 520.0;
 const MAKE_RATE: f64 = 100.0;
 /// Seconds of a run besides its bytes: start, sync, dropping caches.
 const FIXED_S: f64 = 0.5;
-/// Bytes of a stored byte where the codec is not known: those of `none`.
-const MIB: f64 = 1048576.0;
 
 /// Runs and hours from which on a matrix is only started when it was asked for.
 pub const ASK_RUNS: u64 = 1000;
@@ -101,7 +100,7 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
             to_make.insert(name, bytes);
         }
         plan.seconds += left as f64 * seconds(matrix, cell, bytes, cores);
-        widest = widest.max(room(cell, bytes));
+        widest = widest.max(room(matrix, cell, bytes));
     }
     let made: u64 = to_make.values().sum();
     let kept: u64 = matrix.data.values().filter_map(bytes_of).sum();
@@ -112,7 +111,7 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
 }
 
 /// Bytes of a database, where they can be told.
-fn bytes_of(data: &Data) -> Option<u64> {
+pub(super) fn bytes_of(data: &Data) -> Option<u64> {
     match &data.from {
         DataFrom::Made { bytes, .. } => Some(*bytes),
         DataFrom::Source(source) => std::fs::metadata(source.strip_prefix("sqlite:")?).ok().map(|found| found.len()),
@@ -120,8 +119,8 @@ fn bytes_of(data: &Data) -> Option<u64> {
 }
 
 /// Bytes that a run takes on disk at a time: its copy, its media, what it restores.
-fn room(cell: &Cell, bytes: u64) -> u64 {
-    let copy = u64::from(cell.is_differential() || cell.named(Axis::Load).is_some());
+fn room(matrix: &Matrix, cell: &Cell, bytes: u64) -> u64 {
+    let copy = u64::from(cell.works_on_a_copy(matrix));
     let media = if cell.to_nul() && !cell.is_differential() { 0 } else { 1 + u64::from(cell.is_differential()) };
     bytes * (copy + media + u64::from(cell.restores()))
 }
@@ -153,7 +152,7 @@ fn seconds(matrix: &Matrix, cell: &Cell, bytes: u64, cores: f64) -> f64 {
         (true, true) => 2.0 * mib / pack,
     };
     let load = cell.named(Axis::Load).and_then(|name| matrix.loads.get(name));
-    let copied = if differential || load.is_some() { mib / COPY_RATE } else { 0.0 };
+    let copied = if cell.works_on_a_copy(matrix) { mib / COPY_RATE } else { 0.0 };
     FIXED_S + mib / own.min(volumes) + before + copied + load.map_or(0.0, |load| load.seconds as f64)
 }
 
@@ -164,8 +163,10 @@ fn remarks(matrix: &Matrix) -> Vec<String> {
     let of_class = |(name, class): (&String, &super::matrix::Instance)| {
         child::caps(Some(class)).why.map(|why| format!("instance {name}: {why}"))
     };
-    let volumes =
-        matrix.volumes.keys().map(|name| format!("volume {name}: emulated in process, {}", super::run::WHY_IN_PROCESS));
+    let volumes = matrix.volumes.iter().map(|(name, profile)| match matrix.means.of(profile, false) {
+        How::Block => format!("volume {name}: {}", How::Block.why()),
+        How::InProcess(why) => format!("volume {name}: emulated in process, {why}"),
+    });
     classes.filter_map(of_class).chain(volumes).collect()
 }
 

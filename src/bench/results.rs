@@ -79,6 +79,20 @@ pub struct Record {
     pub price_per_hour: Option<f64>,
     /// The child's warnings.
     pub warnings: Vec<String>,
+    /// What the child said of its limit.
+    pub verdict: Option<Verdict>,
+}
+
+/// A verdict (`docs/VERDICT.md`), as far as it is words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdict {
+    /// The limit.
+    pub limit: String,
+    /// The numbers that say so.
+    pub why: String,
+    /// What another configuration would have changed.
+    pub what_if: Vec<String>,
 }
 
 /// A machine.

@@ -1,6 +1,5 @@
 //! One run of a cell: what it needs is made, caches are dropped, the child is started, its report becomes a record.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,16 +12,12 @@ use super::child::{self, Ended, Surroundings};
 use super::data;
 use super::load;
 use super::matrix::{Axis, DataFrom, Instance, Matrix};
-use super::results::{DONE, Machine, OnVolume, Record, SCHEMA_VERSION, Stage};
+use super::results::{DONE, Machine, OnVolume, Record, SCHEMA_VERSION, Stage, Verdict};
+use super::rooms::Rooms;
+use super::volume::How;
 use super::volume::environment::{Handed, VARIABLE};
 use crate::job::Conduct;
 use crate::units::mib_per_s;
-
-/// Why volumes are emulated.
-pub const WHY_IN_PROCESS: &str = "throttled block devices are not made by this version";
-/// The directory of a run in the work directory, and in each media directory.
-const RUN: &str = "run";
-const MEDIA_RUN: &str = "fullbore-bench-run";
 
 /// A bench in its work directory.
 pub struct Bench<'a> {
@@ -45,11 +40,13 @@ struct ReportParts {
     stored_bytes: u64,
     elapsed_s: f64,
     cpu_s: f64,
+    cpu_before_s: f64,
     peak_rss_bytes: u64,
     pool: Pool,
     stages: Vec<Stage>,
     bottleneck: Option<Bottleneck>,
     limit: Option<Limit>,
+    verdict: Option<VerdictParts>,
     warnings: Vec<String>,
 }
 
@@ -64,35 +61,23 @@ struct Bottleneck {
 }
 
 #[derive(Deserialize)]
+struct VerdictParts {
+    limit: String,
+    why: String,
+    what_if: Vec<WhatIfParts>,
+}
+
+#[derive(Deserialize)]
+struct WhatIfParts {
+    text: String,
+}
+
+#[derive(Deserialize)]
 struct Limit {
     mib_per_s: f64,
 }
 
-/// Where a run has its files. Emptied when dropped.
-struct Rooms {
-    run: PathBuf,
-    media: Vec<PathBuf>,
-}
-
-impl Drop for Rooms {
-    fn drop(&mut self) {
-        remove([&self.run].into_iter().chain(&self.media));
-    }
-}
-
-fn remove<'a>(directories: impl IntoIterator<Item = &'a PathBuf>) {
-    for directory in directories {
-        let _ = fs::remove_dir_all(directory); // The next run says if it cannot.
-    }
-}
-
 impl Bench<'_> {
-    /// Removes what a bench that was killed has left.
-    pub fn sweep(&self) {
-        remove([&self.work.join(RUN)]);
-        remove(&self.matrix.media_directories.iter().map(|directory| directory.join(MEDIA_RUN)).collect::<Vec<_>>());
-    }
-
     /// Makes the data sets that are not there yet.
     ///
     /// # Errors
@@ -114,13 +99,9 @@ impl Bench<'_> {
     /// # Errors
     /// What is not the cell's fault: a signal, a work directory that cannot be written to.
     pub fn run(&self, cell: &Cell, round: Round) -> Result<Record> {
-        let rooms = self.rooms(cell)?;
+        let rooms = Rooms::make(self.matrix, self.work, cell)?;
         let mut record = self.record(cell, round);
-        let prepared = self.prepare(cell, &rooms);
-        let ran = match prepared {
-            Ok(database) => self.measured(cell, &rooms, &database, &mut record),
-            Err(error) => Err(error),
-        };
+        let ran = self.prepare(cell, &rooms).and_then(|database| self.measured(cell, &rooms, &database, &mut record));
         match ran {
             Ok(()) => Ok(record),
             Err(error) => {
@@ -134,11 +115,10 @@ impl Bench<'_> {
 
     fn record(&self, cell: &Cell, round: Round) -> Record {
         let class = self.class(cell);
-        let on = |role: &str, name: &str| OnVolume {
-            role: role.into(),
-            name: name.into(),
-            how: "in process".into(),
-            why: WHY_IN_PROCESS.into(),
+        let on = |(role, axis): (&str, Axis)| {
+            let how = cell.how(self.matrix, axis)?;
+            let name = cell.named(axis)?.into();
+            Some(OnVolume { role: role.into(), name, how: how.name().into(), why: how.why().into() })
         };
         let volumes = [("database", Axis::Volume), ("media", Axis::MediaVolume)];
         Record {
@@ -152,7 +132,7 @@ impl Bench<'_> {
             warm_up: round.warm_up,
             status: DONE.into(),
             started_at: jiff::Timestamp::now().to_string(),
-            volumes: volumes.iter().filter_map(|(role, axis)| cell.named(*axis).map(|name| on(role, name))).collect(),
+            volumes: volumes.into_iter().filter_map(on).collect(),
             caps: child::caps(class),
             price_per_hour: class.and_then(|class| class.price_per_hour).or(self.matrix.price_per_hour),
             ..Record::default()
@@ -163,30 +143,6 @@ impl Bench<'_> {
         cell.get(Axis::Instance).and_then(|name| self.matrix.instances.get(name))
     }
 
-    /// Makes the directories of a run, empty.
-    fn rooms(&self, cell: &Cell) -> Result<Rooms> {
-        let run = self.work.join(RUN);
-        let own = [run.clone()];
-        let count = cell.number(Axis::Devices).unwrap_or(1);
-        let media = if self.matrix.media_directories.is_empty() {
-            (1..=count).map(|number| run.join(format!("media-{number}"))).collect()
-        } else if self.matrix.media_directories.len() < count {
-            let there = self.matrix.media_directories.len();
-            let why = format!("names {there} directories, and a cell has {count} devices");
-            return Err(Error::usage("media-directories", why, "name more of them, or leave it out"));
-        } else {
-            self.matrix.media_directories.iter().take(count).map(|one| one.join(MEDIA_RUN)).collect::<Vec<_>>()
-        };
-        let rooms = Rooms { run, media };
-        for directory in own.iter().chain(&rooms.media) {
-            let _ = fs::remove_dir_all(directory); // Of a run that was killed.
-            fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
-        }
-        fs::write(rooms.run.join("empty.toml"), "")
-            .map_err(|e| Error::io("write in", rooms.run.display().to_string(), e))?;
-        Ok(rooms)
-    }
-
     /// What a cell reads, made before it is measured: its source, and of a restore its media.
     fn prepare(&self, cell: &Cell, rooms: &Rooms) -> Result<String> {
         let Some(data) = cell.get(Axis::Data).and_then(|name| self.matrix.data.get(name)) else {
@@ -194,9 +150,9 @@ impl Bench<'_> {
         };
         let source = match (&data.from, data::path_of(self.work, &data.from)) {
             (DataFrom::Made { .. }, Some(kept)) => {
-                let changes = cell.is_differential() || cell.named(Axis::Load).is_some();
-                let path = if changes { rooms.run.join("app.db") } else { kept.clone() };
-                if changes {
+                let copied = cell.works_on_a_copy(self.matrix);
+                let path = if copied { rooms.database.join("app.db") } else { kept.clone() };
+                if copied {
                     fs::copy(&kept, &path).map_err(|e| Error::io("copy", kept.display().to_string(), e))?;
                 }
                 format!("sqlite:{}", path.display())
@@ -219,7 +175,8 @@ impl Bench<'_> {
     }
 
     fn unmeasured(&self, rooms: &Rooms, arguments: &[&str]) -> Result<()> {
-        let surroundings = Surroundings { instance: None, variable: None, timeout: self.matrix.timeout };
+        let surroundings =
+            Surroundings { instance: None, variable: None, timeout: self.matrix.timeout, relief: &|| {} };
         let mut arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(self.shared_arguments(rooms));
         let ended = child::run(&arguments, &surroundings, self.conduct)?;
@@ -258,7 +215,7 @@ impl Bench<'_> {
         if measured {
             words.extend(flags(cell, &of_job));
             words.extend(self.class_workers(cell));
-            if self.matrix.raw_path && !on_volumes(cell) {
+            if self.matrix.raw_path && !in_process(self.matrix, cell) {
                 words.push("--measure-limit".into());
             }
         }
@@ -274,7 +231,7 @@ impl Bench<'_> {
         for directory in rooms.media.iter().chain(&base) {
             words.extend(["--from".into(), directory.display().to_string()]);
         }
-        let into = rooms.run.join("restored");
+        let into = rooms.database.join("restored");
         let scheme = if source.starts_with("sqlite:") { "sqlite" } else { "dir" };
         words.extend(["--into".into(), format!("{scheme}:{}", into.display())]);
         words.extend(flags(cell, &[Axis::BufferCount, Axis::QueueDepth, Axis::Workers]));
@@ -299,8 +256,11 @@ impl Bench<'_> {
         let report = rooms.run.join("report.json");
         let _ = fs::remove_file(&report); // Of what was made before.
         let variable = self.handed(cell, rooms)?.map(|text| (VARIABLE, text));
-        let surroundings = Surroundings { instance: self.class(cell), variable, timeout: self.matrix.timeout };
+        let relief = || rooms.speed_up();
+        let (instance, timeout) = (self.class(cell), self.matrix.timeout);
+        let surroundings = Surroundings { instance, variable, timeout, relief: &relief };
         record.cache = self.cool(rooms, source)?.into();
+        rooms.slow_down()?;
         let job = || child::run(&arguments, &surroundings, self.conduct);
         let load = cell.named(Axis::Load).and_then(|name| self.matrix.loads.get_key_value(name));
         let ended = match load {
@@ -335,18 +295,26 @@ impl Bench<'_> {
             Some(DataFrom::Made { full_bytes, .. }) => *full_bytes,
             _ => parts.source_bytes,
         };
-        record.cpu_s = parts.cpu_s;
+        record.cpu_s = match record.raw_path_mib_per_s {
+            Some(_) => (parts.cpu_s - parts.cpu_before_s).max(0.0),
+            None => parts.cpu_s,
+        };
         record.peak_rss_bytes = parts.peak_rss_bytes;
         record.pool_bytes = parts.pool.bytes;
         record.stages = parts.stages;
         record.bottleneck = parts.bottleneck.map(|bottleneck| bottleneck.stage);
         record.warnings = parts.warnings;
+        record.verdict = parts.verdict.map(|verdict| {
+            let what_if = verdict.what_if.into_iter().map(|one| one.text).collect();
+            Verdict { limit: verdict.limit, why: verdict.why, what_if }
+        });
     }
 
     /// The volumes of a child, as it is told them.
     fn handed(&self, cell: &Cell, rooms: &Rooms) -> Result<Option<String>> {
         let promise = |axis| {
-            let profile = cell.named(axis).and_then(|name| self.matrix.volumes.get(name));
+            let emulated = cell.how(self.matrix, axis).is_some_and(|how| how != How::Block);
+            let profile = cell.named(axis).filter(|_| emulated).and_then(|name| self.matrix.volumes.get(name));
             profile.map(|profile| profile.scaled(self.matrix.scale).into())
         };
         let (database, media) = (promise(Axis::Volume), promise(Axis::MediaVolume));
@@ -383,16 +351,19 @@ impl Bench<'_> {
     }
 }
 
-fn on_volumes(cell: &Cell) -> bool {
-    cell.named(Axis::Volume).is_some() || cell.named(Axis::MediaVolume).is_some()
+/// The volume under the database is emulated: the raw path does not pass it.
+fn in_process(matrix: &Matrix, cell: &Cell) -> bool {
+    cell.how(matrix, Axis::Volume).is_some_and(|how| how != How::Block)
 }
 
 /// Flags of the axes that a cell has.
 fn flags(cell: &Cell, axes: &[Axis]) -> Vec<String> {
-    let names: BTreeMap<Axis, &str> = BTreeMap::from([(Axis::Codec, "--compression")]);
-    let words = axes.iter().filter_map(|axis| cell.get(*axis).map(|word| (*axis, word)));
-    let flag = |axis: Axis| names.get(&axis).map_or_else(|| format!("--{}", axis.name()), |&name| name.to_owned());
-    words.flat_map(|(axis, word)| [flag(axis), word.to_owned()]).collect()
+    let flag = |axis: &Axis| match axis {
+        Axis::Codec => "--compression".to_owned(),
+        axis => format!("--{}", axis.name()),
+    };
+    let given = axes.iter().filter_map(|axis| Some([flag(axis), cell.get(*axis)?.to_owned()]));
+    given.flatten().collect()
 }
 
 /// An error where a child did not do what it should. Warnings are none.

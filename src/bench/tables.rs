@@ -5,12 +5,11 @@ use std::fmt::Write;
 use super::matrix::{Axis, Matrix};
 use super::medians::Row;
 use super::results::Record;
-use crate::units::mib_per_s;
+use crate::units::{MIB, mib_per_s};
 
 /// A TB in bytes and an hour in seconds: TB/h is what backup vendors count in.
 const TB: f64 = 1e12;
 const HOUR: f64 = 3600.0;
-const MIB: f64 = 1048576.0;
 
 /// One row for each run.
 pub fn csv(records: &[Record]) -> String {

@@ -13,7 +13,7 @@ use crate::repository::format::SetRecord;
 use crate::repository::inventory::StoredSet;
 
 /// The version of the tables; another one is made anew.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long another process may hold the file.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -82,10 +82,11 @@ impl Catalog {
             // Nothing in it is lost: the repositories have it.
             connection.execute_batch(
                 "BEGIN IMMEDIATE; DROP TABLE IF EXISTS backup_set; DROP TABLE IF EXISTS repository; \
-                 CREATE TABLE repository (id TEXT PRIMARY KEY, name TEXT NOT NULL, seen_at TEXT NOT NULL) WITHOUT ROWID; \
+                 CREATE TABLE repository (id TEXT PRIMARY KEY, name TEXT NOT NULL, seen_at TEXT NOT NULL, \
+                 place TEXT NOT NULL) WITHOUT ROWID; \
                  CREATE TABLE backup_set (repository TEXT NOT NULL, id TEXT NOT NULL, started_at INTEGER NOT NULL, database TEXT NOT NULL, \
                  stored TEXT NOT NULL, PRIMARY KEY (repository, id)) WITHOUT ROWID; \
-                 PRAGMA user_version = 1; COMMIT",
+                 PRAGMA user_version = 2; COMMIT",
             )?;
         }
         connection.query_row("SELECT COUNT(*) FROM repository", [], |row| row.get::<_, i64>(0))?;
@@ -130,6 +131,25 @@ impl Catalog {
         let id = self.connection.query_row(named, [name], |row| row.get::<_, String>(0)).optional();
         let id = id.map_err(|error| failed("read", &self.path, &error))?;
         id.and_then(|id| Uuid::try_parse(&id).ok()).map_or(Ok(None), |id| self.last_seen(id))
+    }
+
+    /// What stands against a repository that this host has not seen before: in its first directory it knew another one, which held sets. An
+    /// empty mount point looks like a directory in which none was made yet.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn another_before(&self, repository: &Repository) -> Result<Option<String>> {
+        let (id, place) = (repository.id.to_string(), directory_of(repository));
+        let before = "SELECT seen_at, (SELECT COUNT(*) FROM backup_set WHERE repository = repository.id) FROM repository \
+                      WHERE place = ?2 AND place <> '' AND NOT EXISTS (SELECT 1 FROM repository WHERE id = ?1) ORDER BY seen_at DESC LIMIT 1";
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
+        let found = self.connection.query_row(before, [&id, &place], row).optional();
+        let found = found.map_err(|error| failed("read", &self.path, &error))?;
+        Ok(found.filter(|&(_, sets)| sets > 0).map(|(seen_at, sets)| {
+            format!(
+                "`{place}` held another repository with {sets} sets when this host looked there last, at {seen_at}: is its disk not mounted?"
+            )
+        }))
     }
 
     /// What every repository that this host has seen holds of `database`, in no order.
@@ -178,12 +198,12 @@ impl Catalog {
         let put = "INSERT OR REPLACE INTO backup_set VALUES (?1, ?2, ?3, ?4, ?5)";
         let record = &set.record;
         let values = params![id, record.backup_set_id.to_string(), record.started_at, record.database, stored];
-        let seen = "INSERT OR IGNORE INTO repository VALUES (?1, ?2, ?3)";
+        let seen = "INSERT OR IGNORE INTO repository VALUES (?1, ?2, ?3, ?4)";
         let now = jiff::Timestamp::now().to_string();
         let done = self
             .connection
             .execute(put, values)
-            .and_then(|_| self.connection.execute(seen, [&id, &repository.name, &now]));
+            .and_then(|_| self.connection.execute(seen, [&id, &repository.name, &now, &directory_of(repository)]));
         done.map(drop).map_err(|error| failed("write to", &self.path, &error))
     }
 
@@ -210,11 +230,18 @@ impl Catalog {
             for gone in known.keys() {
                 forget.execute([&id, gone])?;
             }
-            let seen = "INSERT OR REPLACE INTO repository VALUES (?1, ?2, ?3)";
-            change.execute(seen, [&id, &repository.name, &jiff::Timestamp::now().to_string()])?;
+            let seen = "INSERT OR REPLACE INTO repository VALUES (?1, ?2, ?3, ?4)";
+            let now = jiff::Timestamp::now().to_string();
+            change.execute(seen, [&id, &repository.name, &now, &directory_of(repository)])?;
         }
         change.commit()
     }
+}
+
+/// The directory that holds the records; empty for one in a store, which is never an empty mount point.
+fn directory_of(repository: &Repository) -> String {
+    let path = repository.places.first().and_then(|place| place.path());
+    path.map_or_else(String::new, |path| path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string())
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {

@@ -6,10 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fullbore::chain::Choice;
 use fullbore::config::Config;
 use fullbore::job::reading::Reading;
-use fullbore::{Result, units};
-use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 
+use super::advise::GoalFlags;
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
+use super::tuning::{BackupTuning, Tuning};
 
 /// Back up and restore databases at the speed of the hardware, and say which part of it set that speed.
 ///
@@ -54,6 +54,8 @@ pub enum Verb {
     Calibrate(super::calibrate::Calibrate),
     /// Foresee what a backup and its restore will take, before anything is moved.
     Estimate(Box<super::estimate::Estimate>),
+    /// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
+    Advise(Box<super::advise::Advise>),
     /// Show what media say of themselves, without reading their data.
     Inspect(Inspect),
     /// List the backup sets in directories or in a repository.
@@ -112,6 +114,16 @@ pub struct Backup {
     /// How blocks are packed: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
+    /// Choose codec, stripes, buffers and workers, as far as neither flags nor the configuration say them: as fullbore advise would, for one of
+    /// its goals [default: the fastest]. Needs a profile of this machine (fullbore calibrate).
+    #[arg(long)]
+    pub auto: bool,
+    /// The goal of --auto.
+    #[command(flatten)]
+    pub goal: GoalFlags,
+    /// Where the files of a server are, for --auto.
+    #[arg(long, value_name = "PATH", requires = "auto")]
+    pub data_path: Option<PathBuf>,
     /// What to store: full; differential (what changed since the full named with --base, or the newest of the repository); log (what was
     /// committed since the newest set named with --base, or of the repository; SQLite in WAL mode); auto, into a repository: a differential
     /// until the last one was large.
@@ -171,27 +183,18 @@ pub struct Backup {
     /// a restore of it has to be asked for with the same flag.
     #[arg(long)]
     pub continue_after_error: bool,
-    /// Read at most so much per second, e.g. 200MiB/s.
-    #[arg(long, value_name = "RATE")]
-    pub throttle: Option<String>,
     /// Measure source, codec and sinks alone first, so that the report can say how close to them the backup came.
     #[arg(long)]
     pub measure_limit: bool,
+    /// The profile of this machine (fullbore calibrate) that the verdict compares with, and --auto goes by [default: `default`, if there is one].
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// Show the plan (memory, families, estimated size) and stop.
     #[arg(long)]
     pub dry_run: bool,
     /// Buffers and threads.
     #[command(flatten)]
-    pub tuning: Tuning,
-    /// Parallel readers of the database; of a MySQL server, as many connections [default: 4].
-    #[arg(long, value_name = "N")]
-    pub readers: Option<usize>,
-    /// Size of one buffer and of one device write (MAXTRANSFERSIZE): 64KiB…64MiB in 64 KiB steps [default: 1MiB].
-    #[arg(long, value_name = "BYTES")]
-    pub max_transfer_size: Option<String>,
-    /// Alignment unit of a family (BLOCKSIZE): 512…65536 [default: 4096].
-    #[arg(long, value_name = "BYTES")]
-    pub block_size: Option<String>,
+    pub tuning: BackupTuning,
     /// How an object store keeps the families.
     #[command(flatten)]
     pub kept: KeptBy,
@@ -287,21 +290,6 @@ pub enum Kind {
     Log,
     /// Into a repository: a full where there is none or where the last differential was large, else a differential.
     Auto,
-}
-
-/// Buffers and threads that backup, restore and verify share.
-#[derive(Debug, Args)]
-pub struct Tuning {
-    /// Buffers in the pool (BUFFERCOUNT). Times the transfer size, it is all the data memory that the job uses
-    /// [default: from stripes, threads and queue depth].
-    #[arg(long, value_name = "N")]
-    pub buffer_count: Option<usize>,
-    /// Operations in flight per family [default: from the number of families].
-    #[arg(long, value_name = "N")]
-    pub queue_depth: Option<usize>,
-    /// Threads that check, pack and encrypt [default: one per core].
-    #[arg(long, value_name = "N")]
-    pub workers: Option<usize>,
 }
 
 /// Messages and report.
@@ -450,6 +438,9 @@ pub struct Restore {
     /// Show what would be restored, in order, and stop.
     #[arg(long)]
     pub dry_run: bool,
+    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// The key that opens encrypted media.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
@@ -473,6 +464,9 @@ pub struct Verify {
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
+    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// The key that opens encrypted media.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
@@ -587,18 +581,6 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-impl Tuning {
-    /// The knobs, with the configuration where a flag was left out.
-    pub fn knobs(&self, config: &Config) -> Knobs {
-        Knobs {
-            buffer_count: self.buffer_count.or(config.buffer_count),
-            queue_depth: self.queue_depth.or(config.queue_depth),
-            workers: self.workers.or(config.workers),
-            ..Knobs::default()
-        }
-    }
-}
-
 /// What restore and verify read, with the configuration where a flag was left out.
 pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: &Tuning, config: &Config) -> Reading {
     Reading {
@@ -606,23 +588,5 @@ pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: 
         knobs: tuning.knobs(config),
         key: key.cloned().or_else(|| config.key.clone()),
         choice: Choice { set: chosen.set.clone(), latest: chosen.latest, stop_at: None },
-    }
-}
-
-impl Backup {
-    /// The knobs of a backup, with the configuration where a flag was left out.
-    pub fn knobs(&self, config: &Config) -> Result<Knobs> {
-        let mut knobs = self.tuning.knobs(config);
-        knobs.readers = self.readers.or(config.readers);
-        if let Some(text) = self.max_transfer_size.as_ref().or(config.max_transfer_size.as_ref()) {
-            knobs.transfer_size = TransferSize::new(units::bytes("--max-transfer-size", text)?)?;
-        }
-        if let Some(text) = self.block_size.as_ref().or(config.block_size.as_ref()) {
-            knobs.block_size = BlockSize::new(units::bytes("--block-size", text)?)?;
-        }
-        if let Some(text) = self.throttle.as_ref().or(config.throttle.as_ref()) {
-            knobs.throttle = Some(units::bytes_per_second("--throttle", text)?);
-        }
-        Ok(knobs)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fullbore::config::Config;
-use fullbore::job::backup::{self, Request};
+use fullbore::job::backup::{self, Auto, Request};
 use fullbore::job::repository::backup::Wanted;
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
@@ -36,6 +36,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             &args.shown,
             config,
             |conduct, report| {
+                super::compare_with(args.profile.as_deref(), conduct, report)?;
                 let copy_to = second.as_ref().map(|(name, config)| Setting { name, config });
                 repository::backup::run(&request, wanted, setting, copy_to, conduct, report)
             },
@@ -47,7 +48,10 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         "backup",
         &args.shown,
         config,
-        |conduct, report| backup::run(&request, conduct, report),
+        |conduct, report| {
+            super::compare_with(args.profile.as_deref(), conduct, report)?;
+            backup::run(&request, conduct, report)
+        },
         |report| show::backup_result(report, &args.shown, piped),
     )
 }
@@ -67,12 +71,25 @@ fn refuse_outside_of_stores(args: &Backup, request: &Request) -> Result<()> {
 
 fn request(args: &Backup, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
+    let compression: Option<Compression> = compression.map(|text| text.parse()).transpose()?;
+    let goal = args.goal.goal()?;
+    if let Some(flag) = args.goal.first().filter(|_| !args.auto) {
+        return Err(Error::usage(flag, "is a goal of --auto", "add --auto, or leave it out"));
+    }
+    let auto = args.auto.then(|| Auto {
+        goal,
+        profile: args.profile.clone().unwrap_or_else(|| fullbore::tune::profile::DEFAULT.to_owned()),
+        data_path: args.data_path.clone(),
+        compression,
+        catalog: config.catalog_path(),
+    });
     Ok(Request {
         source: args.source.clone(),
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes.or(config.stripes),
-        compression: compression.map_or(Ok(Compression::default()), |text| text.parse())?,
-        knobs: args.knobs(config)?,
+        compression: compression.unwrap_or_default(),
+        auto,
+        knobs: args.tuning.knobs(config)?,
         kind: match args.kind {
             Kind::Full => SetKind::Full,
             Kind::Differential => SetKind::Differential,

@@ -9,13 +9,12 @@ use comfy_table::{Table, presets};
 use fullbore::config::Config;
 use fullbore::tune::calibrate::{self, Request, SECONDS, THOROUGH, chart};
 use fullbore::tune::profile::{self, Cell, Machine, Order, Profile, Round, Way};
-use fullbore::units::{self, show_bytes};
+use fullbore::tune::statistics::median;
+use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
 
 use super::inspect::{WITH_WARNINGS, print_json};
 use super::show;
-
-const MIB: f64 = 1024.0 * 1024.0;
 
 /// Measure what this machine's path between database and media can do, and keep it as a named profile.
 ///
@@ -148,8 +147,7 @@ fn told(profile: &Profile) -> String {
     }
     for pair in &profile.together {
         let [read, written] = [pair.read, pair.written].map(|at| show::value(&profile.places[at].path));
-        let of =
-            |value: fn(&profile::BothRound) -> f64| profile::median(pair.rounds.iter().map(value)).unwrap_or(0.0) / MIB;
+        let of = |value: fn(&profile::BothRound) -> f64| median(pair.rounds.iter().map(value)).unwrap_or(0.0) / MIB;
         text += &format!(
             "\nat once: {read} read at {:.0} MiB/s (alone {:.0}), {written} written at {:.0} MiB/s (alone {:.0})\n",
             of(|round| round.read_bytes as f64 / round.seconds),
@@ -188,7 +186,7 @@ fn row(cell: &Cell) -> [String; 7] {
     let how = if shape.direct { "" } else { ", not direct" };
     let rates = cell.rounds.iter().map(Round::rate);
     let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
-    let sync = profile::median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
+    let sync = median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
     [
         format!("{order} {way}{how}"),
         show_bytes(shape.block_bytes),

@@ -13,8 +13,9 @@ use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 
-use super::args::{Log, LogVerb, Shown, Tuning};
+use super::args::{Log, LogVerb, Shown};
 use super::show;
+use super::tuning::Tuning;
 
 /// The flags of `log follow`.
 #[derive(Debug, Args)]
@@ -127,6 +128,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes.or(config.stripes),
         compression: compression.map_or(Ok(Compression::default()), |text| text.parse())?,
+        auto: None,
         knobs: args.tuning.knobs(config),
         kind: SetKind::Log,
         copy_only: false,

@@ -1,11 +1,13 @@
 //! The command line: one file per verb; all printing is in [`show`].
 
+mod advise;
 mod args;
 mod backup;
 mod calibrate;
 mod bench;
 mod copy;
 mod estimate;
+mod foreseen;
 mod inspect;
 mod key;
 mod log;
@@ -18,6 +20,7 @@ mod restore_test;
 mod show;
 mod tables;
 mod tasks;
+mod tuning;
 mod verify;
 
 use std::fs::File;
@@ -61,6 +64,7 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Copy(args) => copy::run(&args, &config),
         Verb::Calibrate(args) => calibrate::run(&args, &config),
+        Verb::Advise(args) => advise::run(&args, &config),
         Verb::Estimate(args) => estimate::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
@@ -157,6 +161,18 @@ fn with_report(
     }
     written?;
     Ok(report.exit_code)
+}
+
+/// Has the verdict compare with a profile of this machine. Of emulated volumes it knows nothing.
+fn compare_with(named: Option<&str>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    match (&conduct.volumes, named) {
+        (None, _) => report.compare_with(named),
+        (Some(_), None) => Ok(()),
+        (Some(_), Some(name)) => {
+            report.notes.push(format!("profile `{name}` is not compared with: the volumes are emulated"));
+            Ok(())
+        }
+    }
 }
 
 /// What a report begins with, behind its brace.

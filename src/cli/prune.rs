@@ -67,7 +67,8 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
         max_unproven: time("--max-unproven", &args.max_unproven)?,
     };
     let conduct = super::heeding(config)?;
-    let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct);
+    let mut warnings = Vec::new();
+    let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct, &mut warnings);
     if let Some(path) = &args.metrics {
         check::write_metrics(path, &check::metrics(&args.repo, &checked))?;
     }
@@ -77,12 +78,13 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     } else {
         show::line(&tables::standings(&standings));
     }
+    warnings.iter().for_each(|warning| show::warning(warning));
     let bad: Vec<String> = standings
         .iter()
         .flat_map(|of| of.problems.iter().map(|problem| format!("\n    {} `{}`: {problem}", of.engine, of.database)))
         .collect();
     if bad.is_empty() {
-        return Ok(0);
+        return Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS });
     }
     let hint = "`fullbore list --repo` shows the sets, `fullbore tasks` what became of the last runs; `verify` and `restore-test` prove a chain";
     Err(Error::refused(format!("--repo {}", args.repo), format!("not all is good:{}", bad.concat()), hint))

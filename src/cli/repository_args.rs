@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::args::{Chosen, Shown, Tuning};
+use super::args::{Chosen, Shown};
+use super::tuning::Tuning;
 
 /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
 ///

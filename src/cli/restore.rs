@@ -41,11 +41,14 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         "restore",
         &args.shown,
         config,
-        |conduct, report| match &args.repository.repo {
-            None => restore::run(&request, conduct, report),
-            Some(name) => {
-                let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
-                repository::restore::run(&request, database, setting, conduct, report)
+        |conduct, report| {
+            super::compare_with(args.profile.as_deref(), conduct, report)?;
+            match &args.repository.repo {
+                None => restore::run(&request, conduct, report),
+                Some(name) => {
+                    let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
+                    repository::restore::run(&request, database, setting, conduct, report)
+                }
             }
         },
         |report| show::restore_result(report, &args.shown),

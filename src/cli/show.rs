@@ -345,7 +345,13 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     match (&report.verdict, &report.bottleneck) {
         (Some(verdict), _) => {
             out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));
-            out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", what_if.text)));
+            out.extend(verdict.calibrated.iter().map(|calibrated| {
+                format!(
+                    "  {:.0} of {:.0} MiB/s, {:.0} % of the calibrated limit: {} (profile `{}`)",
+                    report.mib_per_s, calibrated.mib_per_s, calibrated.percent, calibrated.limit, calibrated.profile
+                )
+            }));
+            out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", value(&what_if.text))));
         }
         (None, Some(bottleneck)) => out.push(format!("  limit: {}: {}", bottleneck.stage, bottleneck.why)),
         (None, None) => {}

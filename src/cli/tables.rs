@@ -117,6 +117,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
     }
     let go = pruned.sets.iter().filter(|set| set.delete).count();
     let end = match confirmed {
+        true if pruned.deleted.len() == 1 => "1 set was removed".to_owned(),
         true => format!("{} sets were removed", pruned.deleted.len()),
         false => format!(
             "{go} of {} sets may go, {}; --confirm removes them",

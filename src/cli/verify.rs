@@ -16,11 +16,14 @@ pub fn run(args: &Verify, config: &Config) -> Result<u8> {
         "verify",
         &args.shown,
         config,
-        |conduct, report| match &args.repository.repo {
-            None => verify::run(&request, conduct, report),
-            Some(name) => {
-                let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
-                repository::verify::run(&request, database, setting, conduct, report)
+        |conduct, report| {
+            super::compare_with(args.profile.as_deref(), conduct, report)?;
+            match &args.repository.repo {
+                None => verify::run(&request, conduct, report),
+                Some(name) => {
+                    let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
+                    repository::verify::run(&request, database, setting, conduct, report)
+                }
             }
         },
         |report| show::verify_result(report, &args.shown),

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use fullbore_core::codec::{Compression, Encoder};
+use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, Place};
-use fullbore_core::io::free_space;
+use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::media::{PADDED_HEAD, Trailer, index_capacity};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
+use super::samples;
 use crate::units::show_bytes;
 
-/// Bytes of one sample, and how many are taken.
-const SAMPLE: usize = 256 << 10;
-const SAMPLES: u64 = 12;
+/// Pieces of a stream.
+const OF_A_STREAM: u64 = 12;
 /// Samples mislead a little; so much more is asked for.
 const MARGIN: f64 = 1.03;
 /// What a family needs besides its data: header, index, manifest, footer.
@@ -27,20 +27,8 @@ pub(super) fn stored_bytes(source: &dyn Source, allocated: u64, compression: Com
         // Heads, index and page map: 4 KiB, 48 bytes and 4 KiB for each MiB.
         return Ok(allocated + allocated / 100 + FAMILY_OVERHEAD);
     }
-    let mut encoder = Encoder::new(compression)?;
-    let (mut plain, mut packed) = (vec![0; SAMPLE], vec![0; SAMPLE]);
-    let (mut taken, mut left) = (0_u64, 0_u64);
-    for stream in source.streams() {
-        let step = (stream.size / SAMPLES).max(SAMPLE as u64) / u64::from(stream.unit) * u64::from(stream.unit);
-        let mut offset = 0;
-        while offset < stream.size {
-            let length = source.sample(stream.id, offset, &mut plain)?;
-            taken += length as u64;
-            left += encoder.encode(&plain[..length], &mut packed[..length])?.unwrap_or(length) as u64;
-            offset += step.max(u64::from(stream.unit));
-        }
-    }
-    let ratio = if taken == 0 { 1.0 } else { left as f64 / taken as f64 };
+    let pieces = samples::pieces(source, OF_A_STREAM)?;
+    let ratio = samples::mean(&pieces, &samples::shares(&pieces, compression)?);
     Ok((allocated as f64 * ratio * MARGIN) as u64 + allocated / 200 + FAMILY_OVERHEAD)
 }
 
@@ -70,7 +58,7 @@ pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u6
     let mut needed: HashMap<u64, (u64, &Path)> = HashMap::new();
     for device in devices {
         let Place::File(path) = device.place() else { continue };
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = directory_of(path);
         let Ok(metadata) = std::fs::metadata(directory) else { continue };
         needed.entry(metadata.dev()).or_insert((0, directory)).0 += per_family;
     }

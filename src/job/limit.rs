@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use fullbore_core::checksum::{UnitHasher, crc32c, xxh3_128_le};
 use fullbore_core::codec::{Compression, Encoder};
 use fullbore_core::device::{Device, Place};
-use fullbore_core::io::free_space;
+use fullbore_core::halt::Halt;
+use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::plan::Plan;
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::{self, Sink};
@@ -29,6 +30,10 @@ const PROBES: usize = 3;
 const PROBE_TIME: Duration = Duration::from_millis(1000);
 /// Bytes that a write probe leaves behind for a moment, per device.
 const PROBE_BYTES: u64 = 256 << 20;
+/// Operations in flight on all families together, at least, and bytes of each: the raw path is what the devices can do, not what the plan's own
+/// queue lets them.
+const RAW_IN_FLIGHT: usize = 8;
+const RAW_TRANSFER: u32 = 1 << 20;
 /// How long one side of a copy waits before it looks at the other again.
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -44,6 +49,22 @@ pub struct RawLimit {
     /// Both at the same time, as much written for what is read as the codec leaves of it, in source MiB/s: less than either
     /// where they share a disk. `None` when no family is a file.
     pub copy: Option<f64>,
+    /// How the families were written.
+    pub shape: Shape,
+}
+
+/// Operations in flight in each family, and bytes of each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    queue_depth: usize,
+    transfer_bytes: u32,
+}
+
+impl Shape {
+    fn of(plan: &Plan, families: usize) -> Self {
+        let queue_depth = plan.queue_depth.max(RAW_IN_FLIGHT.div_ceil(families.max(1)));
+        Self { queue_depth, transfer_bytes: plan.transfer_size.max(RAW_TRANSFER) }
+    }
 }
 
 /// Measures the path of a backup; nothing when the source gives its bytes to a backup only, once, as a server does. It writes
@@ -64,14 +85,20 @@ pub fn measure(
     }
     let share = stored_share(&samples, compression)?;
     let directories = directories(devices);
-    let mut room = probe_bytes(&directories, plan)?;
-    let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None };
+    let mut shape = Shape::of(plan, directories.len());
+    let mut room = probe_bytes(&directories, shape)?;
+    if room.is_none() {
+        // Where there is no room for long transfers there may be for the plan's own.
+        shape.transfer_bytes = plan.transfer_size;
+        room = probe_bytes(&directories, shape)?;
+    }
+    let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None, shape };
     // A limit is the best that was seen: what else runs on the machine can only slow a probe down.
     for _ in 0..PROBES {
         raw.source = raw.source.max(measure_reads(source, plan, conduct)?);
         raw.transform = raw.transform.max(measure_transform(&samples, plan, compression, conduct)?);
         if let Some(per_device) = room {
-            let alone = match measure_writes(&directories, plan, per_device, None, conduct) {
+            let alone = match measure_writes((&directories, per_device), shape, None, conduct) {
                 // A limit on the size of files, a quota: the backup may well be smaller.
                 Err(error) if error.is_lack_of_room() => {
                     (room, raw.sink, raw.copy) = (None, None, None);
@@ -80,7 +107,7 @@ pub fn measure(
                 alone => alone?,
             };
             raw.sink = Some(raw.sink.unwrap_or(0.0).max(alone));
-            let together = measure_copy(source, (&directories, per_device), plan, share, conduct)?;
+            let together = measure_copy(source, (&directories, per_device), (plan, shape), share, conduct)?;
             // Nothing was written where the database is smaller than one write.
             raw.copy = [raw.copy, Some(together)].into_iter().flatten().filter(|speed| *speed > 0.0).reduce(f64::max);
         }
@@ -107,6 +134,8 @@ pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitR
         source_mib_per_s: raw.source,
         transform_mib_per_s: Some(raw.transform),
         sink_mib_per_s: raw.sink,
+        sink_queue_depth: raw.shape.queue_depth as u64,
+        sink_transfer_bytes: u64::from(raw.shape.transfer_bytes),
         copy_mib_per_s: raw.copy,
     }
 }
@@ -166,7 +195,7 @@ impl Copying {
 fn measure_copy(
     source: &dyn Source,
     (directories, per_device): (&[PathBuf], u64),
-    plan: &Plan,
+    (plan, shape): (&Plan, Shape),
     share: f64,
     conduct: &Conduct,
 ) -> Result<f64> {
@@ -191,7 +220,8 @@ fn measure_copy(
                 })
             })
             .collect();
-        let written = readers.is_ok().then(|| measure_writes(directories, plan, per_device, Some(&copying), conduct));
+        let written =
+            readers.is_ok().then(|| measure_writes((directories, per_device), shape, Some(&copying), conduct));
         copying.ended.store(true, Ordering::Release);
         for reader in readers? {
             reader.join().unwrap_or(Err(Error::Halted))?;
@@ -330,9 +360,7 @@ fn samples(source: &dyn Source, transfer_size: usize) -> Result<Vec<Vec<u8>>> {
 /// The directory of each family that is a file, one for each family.
 fn directories(devices: &[Device]) -> Vec<PathBuf> {
     let directory = |device: &Device| match device.place() {
-        Place::File(path) => {
-            Some(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned())
-        }
+        Place::File(path) => Some(directory_of(path).to_owned()),
         Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
     };
     devices.iter().filter_map(directory).collect()
@@ -340,8 +368,8 @@ fn directories(devices: &[Device]) -> Vec<PathBuf> {
 
 /// How much a write probe writes for each family: at most a quarter of what is free, for the backup and others need the
 /// rest. `None` when no family is a file, or there is no room for that.
-fn probe_bytes(directories: &[PathBuf], plan: &Plan) -> Result<Option<u64>> {
-    let transfer = u64::from(plan.transfer_size);
+fn probe_bytes(directories: &[PathBuf], shape: Shape) -> Result<Option<u64>> {
+    let transfer = u64::from(shape.transfer_bytes);
     let mut families: HashMap<u64, (u64, &Path)> = HashMap::new();
     for directory in directories {
         // A missing directory is the backup's to refuse or to make.
@@ -357,22 +385,26 @@ fn probe_bytes(directories: &[PathBuf], plan: &Plan) -> Result<Option<u64>> {
     Ok((different > 0 && whole > 0).then_some(whole))
 }
 
-/// Writes temporary files beside all families at once, as the backup will, and makes them durable; MiB/s of what was written.
+/// Writes temporary files beside all families at once and makes them durable; MiB/s of what was written. Volumes that are emulated for a
+/// benchmark are passed too.
 fn measure_writes(
-    directories: &[PathBuf],
-    plan: &Plan,
-    per_device: u64,
+    (directories, per_device): (&[PathBuf], u64),
+    shape: Shape,
     copying: Option<&Copying>,
     conduct: &Conduct,
 ) -> Result<f64> {
-    let pool = Pool::new(directories.len() * (plan.queue_depth + 1), plan.transfer_size as usize)?;
+    let Shape { queue_depth, transfer_bytes } = shape;
+    let pool = Pool::new(directories.len() * (queue_depth + 1), transfer_bytes as usize)?;
     let mut sinks = Vec::new();
     for (at, directory) in directories.iter().enumerate() {
         let id = uuid::Uuid::new_v4().to_string();
         let name = directory.join(format!("{PROBE_NAME}{at}"));
-        let options =
-            sink::Options { queue_depth: plan.queue_depth, expected_size: Some(per_device), ..sink::Options::new(id) };
-        sinks.push(sink::open(&Device::file(name), options)?);
+        let options = sink::Options { queue_depth, expected_size: Some(per_device), ..sink::Options::new(id) };
+        let sink = sink::open(&Device::file(name), options)?;
+        sinks.push(match &conduct.volumes {
+            Some(volumes) => volumes.sink(sink, queue_depth, &Halt::new()),
+            None => sink,
+        });
     }
     let begun = Instant::now();
     let written: Result<u64> = std::thread::scope(|scope| {
@@ -429,9 +461,11 @@ fn write_probe(
 mod tests {
     use super::*;
 
+    const SHAPE: Shape = Shape { queue_depth: 8, transfer_bytes: RAW_TRANSFER };
+
     #[test]
     fn the_limit_is_that_of_the_slowest_part_in_source_bytes() {
-        let raw = RawLimit { source: 1000.0, transform: 800.0, sink: Some(300.0), copy: None };
+        let raw = RawLimit { source: 1000.0, transform: 800.0, sink: Some(300.0), copy: None, shape: SHAPE };
         let limit = limit_of(&raw, 100, 50, 570.0);
         assert_eq!((limit.stage.as_str(), limit.mib_per_s, limit.percent), ("sink", 600.0, 95.0));
         assert_eq!(limit_of(&raw, 100, 10, 400.0).stage, "transform");
@@ -439,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_read_and_written_at_once_is_a_limit_of_its_own() {
-        let raw = RawLimit { source: 1000.0, transform: 2000.0, sink: Some(1200.0), copy: Some(540.0) };
+        let raw = RawLimit { source: 1000.0, transform: 2000.0, sink: Some(1200.0), copy: Some(540.0), shape: SHAPE };
         let limit = limit_of(&raw, 100, 100, 513.0);
         assert_eq!((limit.stage.as_str(), limit.mib_per_s, limit.percent), ("source and sink", 540.0, 95.0));
         // Two disks: the copy is as fast as the slower of them, whose name says more.

@@ -39,13 +39,19 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, be
 
 /// The least of free memory and what is left in each control group of this process.
 fn available() -> Option<(u64, &'static str)> {
-    let free = meminfo(&fs::read_to_string("/proc/meminfo").ok()?).map(|bytes| (bytes, "free memory of the machine"));
+    let free = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:");
+    let free = free.map(|bytes| (bytes, "free memory of the machine"));
     let group = group_rooms().into_iter().min().map(|bytes| (bytes, "limit of the control group"));
     free.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)
 }
 
-fn meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// All memory of the machine in bytes, where the kernel tells.
+pub(crate) fn of_the_machine() -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+fn meminfo(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
@@ -95,7 +101,11 @@ mod tests {
 
     #[test]
     fn free_memory_is_read_in_bytes() {
-        assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:    1024 kB\n"), Some(1 << 20));
+        let text = "MemTotal: 9 kB\nMemAvailable:    1024 kB\n";
+        assert_eq!(
+            ["MemTotal:", "MemAvailable:", "None:"].map(|key| meminfo(text, key)),
+            [Some(9 << 10), Some(1 << 20), None]
+        );
     }
 
     #[test]

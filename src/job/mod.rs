@@ -15,9 +15,10 @@ pub mod verify;
 
 mod estimate;
 mod exclusive;
-mod memory;
+pub(crate) mod memory;
 mod names;
 mod recover;
+mod samples;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fullbore_core::cipher::SecretKey;
+use fullbore_core::cipher::{CipherId, SecretKey};
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
 use fullbore_core::emulated::PacedTarget;
@@ -83,6 +83,21 @@ impl Opened {
     }
 }
 
+/// The plan by which so many families are read from `devices`.
+///
+/// # Errors
+/// What a plan refuses.
+pub(super) fn unpack_plan<'a>(
+    knobs: &Knobs,
+    devices: impl IntoIterator<Item = &'a Device>,
+    families: usize,
+    transfer_size: u32,
+) -> Result<UnpackPlan> {
+    let in_store = devices.into_iter().any(Device::is_in_store);
+    let plan = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
+    plan(knobs, families, transfer_size)
+}
+
 /// Opens sets with a pool that is large enough for each of them.
 pub(super) fn open(
     found: &[&media::Found],
@@ -92,10 +107,10 @@ pub(super) fn open(
 ) -> Result<Opened> {
     let transfer_size = found.iter().map(|found| found.header.transfer_size).max().unwrap_or(0);
     let families = found.iter().map(|found| found.families).max().unwrap_or(0);
-    let in_store = found.iter().any(|found| found.devices.iter().any(Device::is_in_store));
-    let plan_of = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
-    let plan = plan_of(knobs, usize::from(families), transfer_size)?;
-    claim(&plan, families.into(), report)?;
+    let devices = found.iter().flat_map(|found| &found.devices);
+    let plan = unpack_plan(knobs, devices, families.into(), transfer_size)?;
+    let encrypted = found.iter().any(|found| found.header.cipher != CipherId::None);
+    claim(&plan, families.into(), encrypted, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
     let sets = opened.collect::<Result<_>>()?;
@@ -103,8 +118,8 @@ pub(super) fn open(
     Ok(Opened { sets, pool, plan })
 }
 
-fn claim(plan: &UnpackPlan, families: usize, report: &mut Report) -> Result<()> {
-    report.setup = Some(Setup::of_unpacking(plan, families));
+fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Report) -> Result<()> {
+    report.setup = Some(Setup { encrypted, ..Setup::of_unpacking(plan, families) });
     let codec_bytes = (plan.workers * codec::memory(Compression::None, plan.transfer_size as usize)) as u64;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
@@ -177,7 +192,7 @@ pub(super) fn unpack(
     report: &mut Report,
 ) -> Result<UnpackOutcome> {
     let plan = UnpackPlan::new(knobs, 1, set.header().transfer_size)?;
-    claim(&plan, 1, report)?;
+    claim(&plan, 1, set.header().cipher != CipherId::None, report)?;
     let pool = Pool::new(plan.input_buffers, plan.transfer_size as usize)?;
     unpack_with(set, &plan, &pool, target, conduct)
 }

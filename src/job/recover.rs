@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
 use fullbore_core::device::{Device, Place};
+use fullbore_core::io::directory_of;
 use fullbore_core::sink::{Leftover, LeftoverKind, leftovers, leftovers_in, real_name};
 use fullbore_core::unpack::{Family, MediaSet};
 use uuid::Uuid;
@@ -92,7 +93,7 @@ impl Recovered {
 
 /// The name with the real path of its directory, so that no file is met under two names.
 fn spelled_once(name: &Path) -> PathBuf {
-    let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = directory_of(name);
     let real = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
     real.join(name.file_name().unwrap_or_default())
 }

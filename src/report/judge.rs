@@ -5,14 +5,12 @@ use serde::Serialize;
 use super::Report;
 use crate::tune::model::Direction;
 use crate::tune::verdict::{self, Evidence};
-
-/// Bytes in a MiB.
-const MIB: f64 = 1_048_576.0;
+use crate::units::MIB;
 
 /// What was the limit, and why.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerdictReport {
-    /// A stage's name, `one stripe`, `processor`, `throttle`, `pool`, `fixed costs`, `none`.
+    /// A stage's name, `one stripe`, `processor`, `throttle`, `pool`, `shallow queue`, `fixed costs`, `none`.
     pub limit: String,
     /// The device, where it is one stripe's.
     pub device: Option<String>,
@@ -22,10 +20,27 @@ pub struct VerdictReport {
     pub uses: Vec<UseReport>,
     /// Share of the job before the first and after the last byte.
     pub fixed_share: f64,
-    /// The job's speed in percent of the limit that was measured.
+    /// The job's speed in percent of the limit that was measured, or else of the calibrated one.
     pub percent_of_limit: Option<f64>,
+    /// What no configuration exceeds on these places, as a profile of this machine sees it.
+    pub calibrated: Option<CalibratedReport>,
+    /// The database and families of it are on one device, as far as their paths tell.
+    pub one_device: bool,
     /// What another configuration would have changed.
     pub what_if: Vec<WhatIfReport>,
+}
+
+/// What a profile of this machine says of the way that a job took.
+#[derive(Debug, Clone, Serialize)]
+pub struct CalibratedReport {
+    /// The profile's name.
+    pub profile: String,
+    /// What sets the limit: `database volume`, `media together`, `shared device`, `transform`, `processor`.
+    pub limit: String,
+    /// The limit, in source MiB/s.
+    pub mib_per_s: f64,
+    /// The job's speed in percent of it.
+    pub percent: f64,
 }
 
 /// How much of the time something worked.
@@ -68,6 +83,7 @@ impl Report {
         let one_set = sets == 1;
         let setup =
             self.setup.clone().filter(|_| one_set).map(|setup| verdict::Setup { in_flight: self.in_flight(), ..setup });
+        let known = setup.as_ref().and_then(|_| self.known(direction));
         let evidence = Evidence {
             direction,
             stages: &self.accounts,
@@ -83,7 +99,17 @@ impl Report {
             plain_bytes: self.source_bytes as f64,
             setup,
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
-            profile: None,
+            raw_media: self.limit.as_ref().and_then(|limit| {
+                // On a disk that is read and written at once the path is what both leave each other.
+                let stored_share = self.stored_bytes as f64 / self.source_bytes.max(1) as f64;
+                let both = limit.copy_mib_per_s.map_or(f64::INFINITY, |copy| copy * stored_share);
+                let rate = limit.sink_mib_per_s?.min(both) * MIB;
+                let (queue_depth, transfer_bytes) = (limit.sink_queue_depth, limit.sink_transfer_bytes);
+                Some(verdict::RawMedia { rate, queue_depth, transfer_bytes })
+            }),
+            data_share: 1.0 - (self.skipped_bytes as f64 / self.source_bytes.max(1) as f64).min(1.0),
+            one_device: self.one_device(),
+            profile: known.as_ref(),
         };
         verdict::verdict(&evidence).map(VerdictReport::from)
     }
@@ -117,7 +143,17 @@ impl From<verdict::Verdict> for VerdictReport {
             device: verdict.device,
             why: verdict.why,
             fixed_share: verdict.fixed_share,
-            percent_of_limit: verdict.of_limit.map(|share| 100.0 * share),
+            percent_of_limit: verdict
+                .of_limit
+                .or(verdict.calibrated.as_ref().map(|limit| limit.share))
+                .map(|share| 100.0 * share),
+            calibrated: verdict.calibrated.map(|limit| CalibratedReport {
+                profile: limit.profile,
+                limit: limit.name.into(),
+                mib_per_s: limit.rate / MIB,
+                percent: 100.0 * limit.share,
+            }),
+            one_device: verdict.one_device,
         }
     }
 }

@@ -17,8 +17,11 @@ pub struct RepositoryRecord {
     pub format: u32,
     /// Its identity.
     pub repository_id: Uuid,
-    /// RFC 3339.
+    /// RFC 3339, by the clock of the host that made it.
     pub created_at: String,
+    /// The same by the store's clock, in microseconds since 1970. Repositories of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_at: Option<i64>,
     /// Version of the program.
     pub tool_version: String,
 }

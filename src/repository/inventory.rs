@@ -135,7 +135,7 @@ impl StoredSet {
 
     /// Bytes of all its families.
     pub fn stored_bytes(&self) -> u64 {
-        self.record.families.iter().map(|family| family.bytes).sum()
+        self.record.families.iter().fold(0, |sum, family| sum.saturating_add(family.bytes))
     }
 
     /// Where its families are.

@@ -28,6 +28,8 @@ pub struct Repository {
     pub id: Uuid,
     /// When it was made, RFC 3339, by the clock of the host that did.
     pub created_at: String,
+    /// The same by the store's clock, in microseconds since 1970; older repositories do not say it.
+    pub stored_at: Option<i64>,
     /// Where families go; the first holds the records.
     pub places: Vec<Device>,
     /// Its records.
@@ -80,6 +82,7 @@ impl Repository {
         match Self::look(name, &places, stores)? {
             Some(found) => Ok(found),
             None => {
+                refuse_another_order(name, &places, stores)?;
                 let why = "holds no repository";
                 let hint = "check the path: a missing directory may be a disk that is not mounted; the first `fullbore backup --repo` makes it, \
                             and `fullbore catalog rebuild` where its records were lost";
@@ -98,11 +101,14 @@ impl Repository {
         }
         let records = Records::of(&places[0], stores)?;
         refuse_missing(&places)?;
+        refuse_another_order(name, &places, stores)?;
         prove_conditional(&records)?;
+        let stored_at = Some(store_time(&records)?);
         let record = RepositoryRecord {
             format: FORMAT,
             repository_id: Uuid::now_v7(),
             created_at: jiff::Timestamp::now().to_string(),
+            stored_at,
             tool_version: env!("CARGO_PKG_VERSION").into(),
         };
         records.create(IDENTITY, &format::encode(&record)?)?;
@@ -121,6 +127,7 @@ impl Repository {
             name,
             id: Uuid::nil(),
             created_at,
+            stored_at: None,
             places,
             records,
             stores: stores.clone(),
@@ -133,11 +140,12 @@ impl Repository {
         let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };
         let record: RepositoryRecord = format::decode(&records.shown(IDENTITY), &bytes)?;
         let (name, places) = (name.to_owned(), places.to_vec());
-        let RepositoryRecord { repository_id: id, created_at, .. } = record;
+        let RepositoryRecord { repository_id: id, created_at, stored_at, .. } = record;
         Ok(Some(Self {
             name,
             id,
             created_at,
+            stored_at,
             places,
             records,
             stores: stores.clone(),
@@ -145,23 +153,27 @@ impl Repository {
         }))
     }
 
-    /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do.
+    /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do: for
+    /// what is shown, and never for what is decided.
     ///
     /// # Errors
     /// The store does not answer.
-    pub fn now(&self) -> Result<i64> {
-        let name = format!("{}.json", Uuid::new_v4());
-        if self.records.write(&format!("clock/{name}"), b"{}").is_err() {
-            self.records.list("clock/")?;
-            return Ok(jiff::Timestamp::now().as_microsecond());
+    pub fn about_now(&self) -> Result<i64> {
+        match self.now() {
+            now @ (Ok(_) | Err(Error::Cancelled { .. } | Error::Halted)) => now,
+            Err(_) => {
+                self.records.list("clock/")?;
+                Ok(jiff::Timestamp::now().as_microsecond())
+            }
         }
-        let listed = self.records.list("clock/");
-        let _ = self.records.remove(&format!("clock/{name}")); // One that stays is removed by the next prune.
-        let ours = listed?.into_iter().find(|entry| entry.name == name);
-        ours.map(|entry| entry.modified).ok_or_else(|| {
-            let why = "does not list what was just written to it: its listings are late";
-            Error::refused(self.records.shown("clock/"), why, "use a store whose listings are consistent")
-        })
+    }
+
+    /// What time it is by the clock of the store, in microseconds since 1970.
+    ///
+    /// # Errors
+    /// The store does not answer, or nothing may be written to it.
+    pub fn now(&self) -> Result<i64> {
+        store_time(&self.records)
     }
 
     /// When it was copied here, in microseconds since 1970 by the store's clock, if it was: its first record is written once, when it is made,
@@ -170,11 +182,17 @@ impl Repository {
     /// # Errors
     /// The store does not answer.
     pub fn copied_at(&self) -> Result<Option<i64>> {
+        /// Longer than any request takes, in microseconds.
+        const FIVE_MINUTES: i64 = 300 * 1_000_000;
         const DAY: i64 = 86_400 * 1_000_000;
-        let made = self.created_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
+        let by_host = self.created_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
         let written = self.records.modified(IDENTITY)?;
-        // What clocks differ is not taken for a copy.
-        Ok(written.filter(|&written| made.is_some_and(|made| written.saturating_sub(made) > DAY)))
+        // What the clocks of a host and a store differ is not taken for a copy.
+        let is_late = |written: i64| {
+            by_host.is_some_and(|made| written.saturating_sub(made) > DAY)
+                || self.stored_at.is_some_and(|made| written.saturating_sub(made) > FIVE_MINUTES)
+        };
+        Ok(written.filter(|&written| is_late(written)))
     }
 
     /// Puts the record of a committed set where others find it.
@@ -210,12 +228,38 @@ impl Repository {
     }
 }
 
+/// What time it is by the store's clock, in microseconds since 1970: that of a record which is written for this.
+fn store_time(records: &Records) -> Result<i64> {
+    let name = format!("{}.json", Uuid::new_v4());
+    records.write(&format!("clock/{name}"), b"{}")?;
+    let listed = records.list("clock/");
+    let _ = records.remove(&format!("clock/{name}")); // One that stays is removed by the next prune.
+    let ours = listed?.into_iter().find(|entry| entry.name == name);
+    ours.map(|entry| entry.modified).ok_or_else(|| {
+        let why = "does not list what was just written to it: its listings are late";
+        Error::refused(records.shown("clock/"), why, "use a store whose listings are consistent")
+    })
+}
+
 /// A directory that is not there may be a disk that is not mounted: a repository is not made in its place.
 fn refuse_missing(places: &[Device]) -> Result<()> {
     let missing = places.iter().find(|place| matches!(place.place(), Place::Directory(path) if !path.is_dir()));
     missing.map_or(Ok(()), |place| {
         Err(Error::io("open", place.to_string(), std::io::Error::from(std::io::ErrorKind::NotFound)))
     })
+}
+
+/// A repository whose records are in another of these places is not found in the first of them. One that was made there as well would take the
+/// same families for its own, and know nothing of the leases on them.
+fn refuse_another_order(name: &str, places: &[Device], stores: &Stores) -> Result<()> {
+    for other in places.iter().skip(1) {
+        if Records::of(other, stores)?.read(IDENTITY)?.is_some() {
+            let why = format!("holds no repository; the records of one are in {other}");
+            let hint = "name the places of a repository in the same order on every host: the first holds the records (or disks have changed places)";
+            return Err(Error::refused(format!("--repo {name}: {}", places[0]), why, hint));
+        }
+    }
+    Ok(())
 }
 
 /// A second writer must be refused: everything that two hosts decide rests on it.

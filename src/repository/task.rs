@@ -320,8 +320,13 @@ impl Shared {
         for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
             let Some(bytes) = found? else { continue };
             let tombstone: TombstoneRecord = format::decode(&self.repository.records.shown(name), &bytes)?;
+            // One that has ended removes nothing any more, and the next one heeds the lease.
+            let prune: Option<TaskRecord> = self.repository.read(&format::task_name(tombstone.task))?;
+            if prune.is_some_and(|prune| !prune.state.is_open()) {
+                continue;
+            }
             let why = format!("is being removed by prune {} on {}", tombstone.task, tombstone.host);
-            let hint = "take another set; if that prune is dead, the next `fullbore prune --confirm` finishes it or takes it back";
+            let hint = "take another set, or restore this one with --from; if that prune is dead, the next `fullbore prune --confirm` takes it back where its rules keep the set, and removes it where not";
             return Ok(Some(Error::refused(format!("backup set {id}"), why, hint)));
         }
         Ok(None)

@@ -5,4 +5,5 @@ pub mod estimate;
 pub mod model;
 pub mod plan;
 pub mod profile;
+pub mod statistics;
 pub mod verdict;

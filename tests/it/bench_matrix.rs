@@ -115,12 +115,12 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 /// One cell whose medium is so slow that it never ends by itself.
 fn endless() -> World {
     world(
-        "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"1KiB/s\"\n[axes]\nmedia-volume = \"slow\"\ncodec = \"none\"\n",
+        "volumes = \"in-process\"\nrepetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"1KiB/s\"\n[axes]\nmedia-volume = \"slow\"\ncodec = \"none\"\n",
     )
 }
 
 fn media_under_way(world: &World) -> bool {
-    let media = world.at("fullbore-bench/run/media-1");
+    let media = world.at("fullbore-bench/fullbore-bench-run/media-1");
     std::fs::read_dir(media).is_ok_and(|entries| entries.count() > 0)
 }
 
@@ -146,7 +146,7 @@ fn what_a_killed_bench_has_left_is_removed_by_the_next() {
     wait_until("media under way", || media_under_way(&world));
     running.signal("KILL");
     running.wait();
-    assert!(world.at("fullbore-bench/run").exists());
+    assert!(world.at("fullbore-bench/fullbore-bench-run").exists());
     wait_until("the child has ended too", || !media_under_way(&world));
     world.write("m.toml", SMALL.as_bytes());
     bench(&world, "--resume").done();
@@ -166,7 +166,7 @@ fn two_benches_do_not_share_a_work_directory() {
 
 #[test]
 fn an_emulated_volume_is_in_the_record_and_in_the_tables() {
-    let text = "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[axes]\noperation = [\"backup\", \"restore\"]\nvolume = [\"none\", \"gp2-1.5tb\"]\nmedia-volume = \"io1-9000\"\n";
+    let text = "volumes = \"in-process\"\nrepetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[axes]\noperation = [\"backup\", \"restore\"]\nvolume = [\"none\", \"gp2-1.5tb\"]\nmedia-volume = \"io1-9000\"\n";
     let world = world(text);
     let ended = bench(&world, "").done().says(&["volume gp2-1.5tb: emulated in process"]);
     assert!(ended.text().contains("emulated by a token bucket in process"), "{ended}");
@@ -189,7 +189,7 @@ fn bytes_pass_an_emulated_volume_no_faster_than_it_promises() {
     ];
     for axes in axes {
         let text = format!(
-            "repetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"2MiB/s\"\n[axes]\ncodec = \"none\"\n{axes}\n"
+            "volumes = \"in-process\"\nrepetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n[volume.slow]\nrate = \"2MiB/s\"\n[axes]\ncodec = \"none\"\n{axes}\n"
         );
         let world = world(&text);
         bench(&world, "").done();

@@ -50,6 +50,20 @@ fn an_estimate_has_both_directions_and_writes_nothing() {
 }
 
 #[test]
+fn the_restore_has_knobs_of_its_own() {
+    let world = calibrated();
+    let seconds_of = |options: &str| {
+        let made = estimate(&world, &format!("--size 1TB --compression zstd:1 {options}"));
+        ["backup", "restore"].map(|direction| seconds(&made, direction)[1])
+    };
+    let (usual, one_worker) = (seconds_of(""), seconds_of("--restore-workers 1 --restore-queue-depth 1"));
+    assert_eq!(usual[0], one_worker[0], "the backup is what it was");
+    assert!(usual[1] <= one_worker[1] * 1.005, "{usual:?} and {one_worker:?}");
+    let line = "estimate sqlite:app.db --to a/ --restore-buffer-count 2";
+    world.run(line).refused(2, "--buffer-count", "at least");
+}
+
+#[test]
 fn what_is_stored_is_what_a_backup_stores() {
     let world = calibrated();
     for codec in ["none", "lz4", "zstd:1"] {

@@ -131,6 +131,43 @@ fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
 }
 
 #[test]
+fn a_copy_only_full_interrupts_no_chain_of_logs_in_a_repository() {
+    let world = small();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    let app = kept_open(&world);
+    app.execute_batch("CREATE TABLE ledger (n INTEGER PRIMARY KEY, t TEXT); INSERT INTO ledger VALUES (0, 'first')")
+        .unwrap();
+    world.run("backup sqlite:app.db --repo night").done();
+    for round in 1..=3 {
+        commit(&app, round);
+        world.run("backup sqlite:app.db --repo night --kind log").done();
+        world.run("backup sqlite:app.db --repo night --copy-only").done();
+    }
+    commit(&app, 4);
+    world.run("backup sqlite:app.db --repo night --kind log").done();
+    let listed = world.run("list --repo night --json").json();
+    let sets = listed.as_array().unwrap();
+    let logs: Vec<_> = sets.iter().filter(|set| set["kind"] == "log").collect();
+    assert_eq!(logs.len(), 4);
+    logs.windows(2).for_each(|pair| assert_eq!(pair[1]["base_backup_set_id"], pair[0]["backup_set_id"]));
+    assert_eq!(restored_up_to(&world, "--repo night"), 4);
+}
+
+#[test]
+fn the_base_of_a_log_is_found_behind_many_sets_that_are_none() {
+    let (world, app) = with_full();
+    commit(&app, 1);
+    // None of these is the database's own, or in its chain.
+    world.run("backup sqlite:app.db --to a/ --copy-only").done();
+    for number in 0..5 {
+        let other = Connection::open(world.at(&format!("other-{number}.db"))).unwrap();
+        other.execute_batch("CREATE TABLE t (n)").unwrap();
+        world.run(&format!("backup sqlite:other-{number}.db --to a/")).done();
+    }
+    world.run("backup sqlite:app.db --to log/ --kind log --base a/ --mkdir").done();
+}
+
+#[test]
 fn a_log_set_does_not_replace_what_it_continues() {
     let (world, app) = with_full();
     commit(&app, 1);

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod account;
+mod advise;
 mod backup;
 mod bad_input;
 mod bad_stores;
 mod calibrate;
+mod calibrated;
 mod bench_matrix;
+mod bench_volumes;
 mod copy;
 mod copy_repositories;
 #[cfg(any(feature = "mysql", feature = "mariadb"))]
@@ -62,6 +65,7 @@ mod replace;
 mod report;
 mod repository;
 mod repository_strange;
+mod repository_unwritable;
 mod restore;
 mod restore_resume;
 mod restore_steps;

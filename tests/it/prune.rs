@@ -184,6 +184,43 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
 }
 
 #[test]
+fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
+    let world = world();
+    let old = chain(&world, 1);
+    chain(&world, 2);
+    world.run("verify --repo night --latest").done();
+    let sleeper = world.start("prune --repo night --confirm --grace 2s");
+    let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
+    wait_until("both sets have tombstones", || old.iter().all(has));
+    sleeper.signal("STOP");
+    let task = open_task(&world).unwrap();
+    without_lease(&world, &format!("tasks/{}.json", task["task"].as_str().unwrap()));
+    // Somebody wants to keep more, and the prune that slept is dead.
+    prune(&world, "--confirm --keep-last 9").done().says(&["its host died", "its tombstone was taken back"]);
+    sleeper.signal("CONT");
+    sleeper.wait().refused(1, &old[1], "another prune has decided");
+    assert_eq!((families(&world), ids(&world).len()), (4, 4));
+    world.run(&format!("restore --repo night --set {} --into sqlite:copy.db", old[1])).done();
+}
+
+#[test]
+fn what_a_prune_that_was_cancelled_has_left_alone_can_be_restored_at_once() {
+    let world = world();
+    let old = chain(&world, 1);
+    chain(&world, 2);
+    world.run("verify --repo night --latest").done();
+    let cancelled = world.start("prune --repo night --confirm --grace 60s");
+    let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
+    wait_until("both sets have tombstones", || old.iter().all(has));
+    let line = format!("restore --repo night --set {} --into sqlite:copy.db", old[1]);
+    world.run(&line).refused(1, &old[0], "is being removed by prune");
+    cancelled.signal("INT");
+    cancelled.wait().with_code(130);
+    world.run(&line).done();
+    assert_eq!(families(&world), 4);
+}
+
+#[test]
 fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on_it() {
     let world = World::with_shape(Shape { rows: 2_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");

@@ -9,7 +9,7 @@ use crate::world::World;
 
 const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
     backup_set_id media_set_id sets task families copies copied source_bytes allocated_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
-    peak_rss_bytes stages io cpu_s bottleneck verdict limit position writers_blocked_s resumed start_check tables warnings notes";
+    peak_rss_bytes stages io cpu_before_s cpu_s bottleneck verdict limit position writers_blocked_s resumed start_check tables warnings notes";
 
 #[track_caller]
 fn assert_fields(value: &Value, fields: &str) {
@@ -28,7 +28,10 @@ fn a_report_has_exactly_the_documented_fields() {
     assert_fields(&report["stages"][0], "name bytes busy_s starved_s blocked_s");
     assert_fields(&report["io"][0], "device dir ops mean_bytes mean_queue_depth p99_us direct");
     assert_fields(&report["bottleneck"], "stage why");
-    assert_fields(&report["verdict"], "limit device why uses fixed_share percent_of_limit what_if");
+    assert_fields(
+        &report["verdict"],
+        "limit device why uses fixed_share percent_of_limit calibrated one_device what_if",
+    );
     assert_fields(&report["verdict"]["uses"][0], "name share ceiling_mib_per_s");
     assert_fields(&report["position"], "first checkpoint last");
     assert_eq!(

@@ -141,6 +141,27 @@ fn encrypted_sets_that_do_not_tell_their_database_stay() {
 }
 
 #[test]
+fn of_a_repository_that_was_copied_on_its_first_day_the_newest_backup_stays() {
+    let world = world();
+    (0..3).for_each(|_| back_up(&world, ""));
+    world.run("verify --repo night").done();
+    let before = sets(&world);
+    // Made an hour ago, and copied just now, the newest family first: so the copy with the latest time is that of the oldest set.
+    let mut made = record(&world, "repository.json");
+    made["stored_at"] = (made["stored_at"].as_i64().unwrap() - 3_600_000_000).into();
+    write_record(&world, "repository.json", &made);
+    for (set, seconds) in before.iter().rev().zip(1..) {
+        let name = record(&world, &format!("sets/{}.json", id(set)))["families"][0]["name"].clone();
+        let family = fs::File::options().write(true).open(world.at("a").join(name.as_str().unwrap())).unwrap();
+        let copied = std::time::SystemTime::now() + std::time::Duration::from_secs(seconds);
+        family.set_modified(copied).unwrap();
+    }
+    prune(&world).done().says(&["this repository was copied here"]);
+    let left = sets(&world);
+    assert_eq!((left.len(), id(&left[0])), (1, id(&before[2])));
+}
+
+#[test]
 fn machines_that_have_a_database_of_the_same_name_keep_theirs() {
     let world = world();
     on(&world, "one", "backup sqlite:app.db --repo night").done();
@@ -210,4 +231,82 @@ fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
     world.run("check --repo night --max-age 1h").refused(1, "--repo night", "dated in the future");
     fs::remove_file(family).unwrap();
     world.run("check --repo night").refused(1, "--repo night", "cannot be used: family 1 of 1 is missing");
+}
+
+#[test]
+fn a_prune_of_one_database_keeps_what_sets_of_no_known_database_stand_on() {
+    let world = world();
+    world.run("key new --no-recovery k.key").done();
+    back_up(&world, "--encrypt-to k.key.pub");
+    back_up(&world, "--kind differential --encrypt-to k.key.pub --key k.key");
+    let differential = id(&sets(&world)[1]);
+    back_up(&world, "--encrypt-to k.key.pub");
+    world.run("verify --repo night --database app --latest --key k.key").done();
+    // Its host died before it could write the record.
+    fs::remove_file(world.at(&format!("a/.fullbore/sets/{differential}.json"))).unwrap();
+    fs::remove_dir_all(world.at("state")).unwrap();
+    let line = "prune --repo night --grace 0s --confirm --database app";
+    let kept = world.run(line).done().text();
+    assert!(kept.contains(&format!("needed by differential {}", &differential[..13])), "{kept}");
+    assert!(!kept.contains("(encrypted)"), "what was not asked for is not decided: {kept}");
+    world.run(&format!("restore --from a --set {differential} --key k.key --into sqlite:copy.db")).done();
+    world.assert_copy();
+}
+
+#[test]
+fn a_check_adds_up_any_sizes_and_says_what_it_could_not_look_at() {
+    let world = world();
+    let (older, newer) = two_fulls(&world);
+    for set in [&older, &newer] {
+        let name = format!("sets/{}.json", id(set));
+        let mut of = record(&world, &name);
+        of["families"][0]["bytes"] = u64::MAX.into();
+        of["families"] = json!([of["families"][0], of["families"][0]]);
+        write_record(&world, &name, &of);
+    }
+    world.run("check --repo night --max-age 26h").refused(1, "--repo night", "were written");
+    for folder in ["a/.fullbore/sets", "state"] {
+        fs::remove_dir_all(world.at(folder)).unwrap();
+    }
+    world.run("check --repo night --max-age 26h").done();
+    // Of the newest backup nothing can be read any more: the older one is young enough, and yet this is no good night.
+    let newest = world.names("a").pop().unwrap();
+    let family = fs::File::options().write(true).open(world.at(&format!("a/{newest}"))).unwrap();
+    family.write_all_at(&[0x55; 64], 64).unwrap();
+    let said = world.run("check --repo night --max-age 26h").with_code(4).says(&["warning: ", &newest]);
+    assert!(said.text().contains("good"), "{said}");
+}
+
+#[test]
+fn a_host_that_names_the_places_in_another_order_is_refused() {
+    let world = world();
+    let configure = |to: &str| {
+        let text = format!("[repository.night]\nto = {to}\nstripes = 2\n[repository.night.keep]\nlast = 1\n");
+        world.write("fullbore.toml", text.as_bytes());
+    };
+    configure("[\"a/\", \"b/\"]");
+    back_up(&world, "");
+    configure("[\"b/\", \"a/\"]");
+    let before = (world.names("a"), world.names("b"));
+    for line in ["backup sqlite:app.db --repo night", "list --repo night", "catalog rebuild --repo night"] {
+        world.run(line).refused(1, "b/", "the records of one are in a/");
+    }
+    assert_eq!((world.names("a"), world.names("b")), before, "nothing was made there");
+}
+
+#[test]
+fn a_backup_into_an_empty_mount_point_says_that_another_repository_was_there() {
+    let world = world();
+    for _ in 0..2 {
+        back_up(&world, "");
+    }
+    fs::rename(world.at("a"), world.at("disk")).unwrap();
+    fs::create_dir(world.at("a")).unwrap();
+    let other = world.run("backup -q sqlite:app.db --repo night").with_code(4);
+    other.says(&["held another repository with 2 sets", "is its disk not mounted?"]);
+    world.run("list --repo night").done();
+    fs::remove_dir_all(world.at("a")).unwrap();
+    fs::rename(world.at("disk"), world.at("a")).unwrap();
+    world.run("list --repo night").done();
+    back_up(&world, "");
 }

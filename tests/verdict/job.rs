@@ -101,6 +101,9 @@ impl Case {
             plain_bytes: plain_bytes(),
             setup: Some(ran.setup),
             measured_limit: None,
+            raw_media: None,
+            data_share: 1.0,
+            one_device: false,
             profile: None,
         };
         let verdict = verdict(&evidence).unwrap();

@@ -15,7 +15,7 @@ pub use axis::Axis;
 pub use parts::{Data, DataFrom, Instance, Load};
 pub use read::nearest;
 
-use super::volume::{self, Profile};
+use super::volume::{self, Choice, Means, Profile};
 use crate::units;
 use read::Place;
 pub(super) use read::Table;
@@ -68,6 +68,10 @@ pub struct Matrix {
     pub exclude: Vec<BTreeMap<Axis, Vec<String>>>,
     /// Volume profiles that the axes name.
     pub volumes: BTreeMap<String, Profile>,
+    /// How volumes are to be made.
+    pub volume_choice: Choice,
+    /// How this machine makes them: in process until that was looked at.
+    pub means: Means,
     /// Instance classes.
     pub instances: BTreeMap<String, Instance>,
     /// Loads.
@@ -75,7 +79,7 @@ pub struct Matrix {
 }
 
 /// Keys of the file itself.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "title",
     "seed",
     "repetitions",
@@ -93,6 +97,7 @@ const KEYS: [&str; 20] = [
     "axes",
     "exclude",
     "volume",
+    "volumes",
     "instance",
     "load",
     "description",
@@ -142,6 +147,8 @@ impl Matrix {
             repetitions: table.whole_number("repetitions", 1, MOST_REPETITIONS)?.unwrap_or(3) as u32,
             warm_up: table.whole_number("warm-up", 0, MOST_WARM_UPS)?.unwrap_or(1) as u32,
             cold: cold(&table)?,
+            volume_choice: volume_choice(&table)?,
+            means: Means::default(),
             scale,
             raw_path: yes("raw-path")?,
             timeout: table.parsed("timeout", timeout)?.unwrap_or(USUAL_TIMEOUT),
@@ -166,6 +173,15 @@ fn cold(table: &Table<'_>) -> Result<bool> {
         "drop" => Ok(true),
         "keep" => Ok(false),
         _ => Err(value.wrong("drop or keep", "\"drop\"")),
+    }
+}
+
+fn volume_choice(table: &Table<'_>) -> Result<Choice> {
+    let Some(value) = table.get("volumes") else { return Ok(Choice::WherePossible) };
+    match value.text()?.as_str() {
+        "block" => Ok(Choice::Block),
+        "in-process" => Ok(Choice::InProcess),
+        _ => Err(value.wrong("block or in-process", "\"block\"")),
     }
 }
 
@@ -221,6 +237,7 @@ mod tests {
             ("timeout = \"90d\"", "timeout"),
             ("price-per-hour = -1", "price-per-hour"),
             ("cache = \"warm\"", "drop or keep"),
+            ("volumes = \"loop\"", "block or in-process"),
             ("repetitions = \"3\"", "a whole number"),
         ] {
             refused(&format!("{line}\n{SMALL}"), &["line 1", word]);

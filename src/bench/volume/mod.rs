@@ -1,12 +1,17 @@
 //! Volume profiles: what volumes of cloud providers promise, by name, and how a child is put on one.
 
+pub mod block;
 pub mod environment;
+mod how;
+mod throttle;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fullbore_core::emulated::{Ceiling, Promise};
 use fullbore_core::{Error, Result};
+
+pub use how::{Choice, How, Means};
 
 use super::matrix::Table;
 use crate::tune::model::nominal;
@@ -159,7 +164,7 @@ fn bounded(key: &str, value: u64, least: u64, most: u64) -> Result<u64> {
 mod tests {
     use super::*;
 
-    const MIB: f64 = 1048576.0;
+    use crate::units::MIB;
 
     #[test]
     fn known_volumes_have_the_figures_of_their_provider() {

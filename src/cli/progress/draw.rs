@@ -1,11 +1,9 @@
 //! The picture of `--progress rich`: from a view to lines, nothing else.
 
-use fullbore::units::show_bytes;
+use fullbore::units::{MIB, show_bytes};
 
 use super::history::View;
 
-/// Bytes in a MiB.
-const MIB: f64 = 1_048_576.0;
 /// The longest bar, and the shortest that is worth drawing.
 const LONGEST: usize = 40;
 const SHORTEST: usize = 5;

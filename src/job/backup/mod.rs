@@ -1,5 +1,6 @@
 //! BACKUP DATABASE: from a request to a committed backup set.
 
+pub(super) mod auto;
 mod base;
 mod manifest;
 mod mirror;
@@ -33,6 +34,8 @@ use super::{Conduct, estimate, exclusive, limit, log, memory};
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
+pub use auto::Auto;
+
 use crate::repository::task::Task;
 use crate::tune::verdict::Setup;
 
@@ -47,6 +50,8 @@ pub struct Request {
     pub stripes: Option<usize>,
     /// `--compression`.
     pub compression: Compression,
+    /// `--auto`: what is left open is chosen by the model.
+    pub auto: Option<Auto>,
     /// MAXTRANSFERSIZE, BUFFERCOUNT and the like.
     pub knobs: Knobs,
     /// `--kind`.
@@ -136,7 +141,7 @@ pub struct Within<'a> {
 /// # Errors
 /// Whatever stops it; then nothing usable was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    run_within(request, None, conduct, report).map(drop)
+    run_within(&auto::chosen(request, conduct, report)?, None, conduct, report).map(drop)
 }
 
 /// The same into a repository: what was committed, for its records; nothing after `--dry-run`.
@@ -153,6 +158,7 @@ pub fn run_within(
     report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
+    report.database_at = request.source.starts_with("sqlite:").then(|| path.to_owned());
     let identity =
         // A server is one, whatever account and options it is asked with.
         std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
@@ -207,7 +213,8 @@ pub(super) fn write(
         report.begin_processor_time();
     }
     let differential = request.kind == SetKind::Differential;
-    report.setup = Some(Setup::of_backup(&prepared.plan, &request.compression.to_string(), differential));
+    let setup = Setup::of_backup(&prepared.plan, &request.compression.to_string(), differential);
+    report.setup = Some(Setup { encrypted: prepared.data_key.is_some(), ..setup });
     let begun = Instant::now();
     let (outcome, manifest) = move_bytes(request, &prepared, session, within, conduct, halt, report)?;
     book(&outcome, &prepared, session, report)?;

@@ -72,7 +72,7 @@ pub(in crate::job) fn part_bytes(
 }
 
 /// The parts in which destinations take so many families that are expected to be so long, in bytes: 0 where none is a store.
-pub(super) fn part_size(to: &[Device], stripes: usize, per_family: u64) -> u64 {
+pub(in crate::job) fn part_size(to: &[Device], stripes: usize, per_family: u64) -> u64 {
     if to.iter().any(Device::is_in_store) { usual_part(per_family, stripes) } else { 0 }
 }
 

@@ -2,13 +2,13 @@
 
 use fullbore_core::Result;
 use fullbore_core::codec::Compression;
-use fullbore_core::device::Device;
-use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan, UnpackPlan};
-use fullbore_core::sink::usual_part;
+use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan};
 
 use super::sample::Source;
 use super::{Request, Share};
+use crate::job::backup::stripes::part_size;
 use crate::job::names::FAMILIES_MOST;
+use crate::job::reading::unpack_plan;
 use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
 use crate::tune::plan::{Amount, of_backup, of_restore};
 
@@ -21,28 +21,61 @@ pub(super) struct Shape {
     pub stripes: usize,
     /// Times the BUFFERCOUNT that the plan would have by itself.
     pub buffer_factor: f64,
+    /// Transform threads; `None` as planned.
+    pub workers: Option<usize>,
+    /// Plain bytes per second; `None` as asked for.
+    pub throttle: Option<u64>,
+}
+
+impl Shape {
+    /// As planned.
+    pub(super) fn new(compression: Compression, stripes: usize) -> Self {
+        Self { compression, stripes, buffer_factor: 1.0, workers: None, throttle: None }
+    }
 }
 
 /// What the flags say.
 pub(super) fn asked(request: &Request) -> Shape {
-    let stripes = request.stripes.unwrap_or(request.to.len());
-    Shape { compression: request.compression, stripes, buffer_factor: 1.0 }
+    Shape::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(request.to.len()))
 }
 
 /// Every product of codec, stripes and buffers, as far as the path knows the codecs.
 pub(super) fn grid(request: &Request, known: &Known) -> Vec<Shape> {
-    let codecs = known.path.codecs.iter().filter_map(|codec| codec.name.parse().ok());
+    let stripes = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
+    let mut shapes = product(&codecs(known), &stripes, &[None], &BUFFER_FACTORS);
+    shapes.truncate(MOST);
+    shapes
+}
+
+/// The same of what nobody has said, and of workers.
+pub(super) fn open(request: &Request, known: &Known) -> Vec<Shape> {
+    let codecs = request.compression.map_or_else(|| codecs(known), |codec| vec![codec]);
+    let of_places = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
+    let stripes = request.stripes.map_or_else(|| of_places.to_vec(), |stripes| vec![stripes]);
+    let cores = known.path.machine.cores as usize;
+    let doubled = std::iter::successors(Some(1), |workers| Some(workers * 2)).take_while(|workers| *workers < cores);
+    let workers = match request.knobs.workers {
+        Some(_) => vec![None],
+        None => doubled.chain([cores]).map(Some).collect(),
+    };
+    let buffers = if request.knobs.buffer_count.is_some() { &[1.0][..] } else { &BUFFER_FACTORS };
+    product(&codecs, &stripes, &workers, buffers)
+}
+
+fn codecs(known: &Known) -> Vec<Compression> {
+    known.path.codecs.iter().filter_map(|codec| codec.name.parse().ok()).collect()
+}
+
+fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>], buffers: &[f64]) -> Vec<Shape> {
     let mut shapes = Vec::new();
-    for compression in codecs {
-        for stripes in STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len()) {
-            for buffer_factor in BUFFER_FACTORS {
-                if stripes <= FAMILIES_MOST {
-                    shapes.push(Shape { compression, stripes, buffer_factor });
-                }
+    for &compression in codecs {
+        for &stripes in stripes.iter().filter(|stripes| **stripes <= FAMILIES_MOST) {
+            for &workers in workers {
+                let of = |&buffer_factor| Shape { workers, buffer_factor, ..Shape::new(compression, stripes) };
+                shapes.extend(buffers.iter().map(of));
             }
         }
     }
-    shapes.truncate(MOST);
     shapes
 }
 
@@ -55,21 +88,26 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
     let name = compression.to_string();
     let stored = source.shares.iter().find(|share| share.codec == name).map_or(1.0, |Share { stored, .. }| *stored);
     let per_family = (source.plain_bytes as f64 * stored) as u64 / shape.stripes.max(1) as u64;
-    let in_store = request.to.iter().any(Device::is_in_store);
-    let part_size = if in_store { usual_part(per_family, shape.stripes) } else { 0 };
+    let part_size = part_size(&request.to, shape.stripes, per_family);
     let plan = |knobs: &Knobs| Plan::backup_in_parts(knobs, shape.stripes, compression, false, part_size);
-    let mut planned = plan(&request.knobs)?;
+    let knobs = Knobs {
+        workers: shape.workers.or(request.knobs.workers),
+        throttle: shape.throttle.or(request.knobs.throttle),
+        ..request.knobs.clone()
+    };
+    let mut planned = plan(&knobs)?;
     if shape.buffer_factor != 1.0 {
         let count = (planned.buffer_count() as f64 * shape.buffer_factor).round() as usize;
-        planned = plan(&Knobs { buffer_count: Some(count), ..request.knobs.clone() })?;
+        planned = plan(&Knobs { buffer_count: Some(count), ..knobs })?;
     }
-    let unpack = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
-    let unpacked = unpack(&Knobs::default(), shape.stripes, planned.transfer_size)?;
+    let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, planned.transfer_size)?;
     let families = shape.stripes as u64;
     Ok(Candidate {
         compression,
         stripes: families,
         buffer_count: planned.buffer_count() as u64,
+        workers: planned.workers as u64,
+        throttle: planned.throttle,
         memory_bytes: planned.pool_bytes() + planned.codec_bytes + FIXED_MEMORY,
         backup: Some(of_backup(&planned, compression, request.encrypted, amount)),
         restore: Some(of_restore(&unpacked, families, compression, request.encrypted, amount)),

@@ -1,5 +1,6 @@
 //! Estimates: what a backup and its restore will take, before anything is moved (`docs/ESTIMATE.md`).
 
+mod advice;
 mod candidates;
 mod report;
 mod sample;
@@ -11,25 +12,23 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::plan::Knobs;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
-use jiff::Timestamp;
 
+pub use advice::{Advice, advise};
 pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
 
 use super::{Conduct, backup};
 use crate::catalog::Catalog;
-use crate::tune::estimate::{Estimate, Factor, Known, Observed, Steps, estimate, learn};
-use crate::tune::model::{Ceiling, Uncertain, Unpredictable, Way, predict};
-use crate::tune::profile::{self, Asked, Machine, Profile};
+use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Observed, Steps, estimate, learn};
+use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way, predict};
+use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
 use candidates::Shape;
 use sample::{Share, Source};
 
-/// A profile that is older is worth a warning: disks fill, firmware and kernels change.
-const OLD: i64 = 30;
 /// Shorter runs are mostly what does not depend on speed.
 const TOO_SHORT_S: f64 = 1.0;
 
 /// What is wanted to be known.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Request {
     /// As of a backup.
     pub source: String,
@@ -37,12 +36,14 @@ pub struct Request {
     pub to: Vec<Device>,
     /// `--stripes`.
     pub stripes: Option<usize>,
-    /// `--compression`.
-    pub compression: Compression,
+    /// `--compression`, where it was said.
+    pub compression: Option<Compression>,
     /// Blocks would be encrypted.
     pub encrypted: bool,
     /// As of a backup.
     pub knobs: Knobs,
+    /// As of a restore.
+    pub restore_knobs: Knobs,
     /// `--profile`.
     pub profile: String,
     /// `--size`: plain bytes instead of those of the source.
@@ -63,17 +64,6 @@ pub struct Request {
     pub catalog: PathBuf,
 }
 
-/// What has to be done by a deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// The backup.
-    Backup,
-    /// The restore.
-    Restore,
-    /// One after the other.
-    Both,
-}
-
 /// What is known before any configuration is looked at.
 struct Ground {
     source: Source,
@@ -89,40 +79,30 @@ struct Ground {
 /// The database cannot be opened; no profile, one of another machine, or one that knows nothing of these places; a codec that it does not know.
 pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     let ground = ground(request, conduct)?;
-    let shapes = if request.grid || request.deadline.is_some() {
-        candidates::grid(request, &ground.known)
-    } else {
-        vec![candidates::asked(request)]
-    };
     let asked = of(&candidates::asked(request), request, &ground)?;
     let mut grid: Vec<Estimate> = Vec::new();
-    for shape in &shapes {
-        conduct.check()?;
-        // What a plan refuses is no configuration.
-        grid.extend(of(shape, request, &ground).ok());
+    if request.grid || request.deadline.is_some() {
+        for shape in candidates::grid(request, &ground.known) {
+            conduct.check()?;
+            // What a plan refuses is no configuration.
+            grid.extend(of(&shape, request, &ground).ok());
+        }
     }
     crate::tune::estimate::by_backup(&mut grid);
     report::make(request, &ground, &asked, &grid)
 }
 
 fn ground(request: &Request, conduct: &Conduct) -> Result<Ground> {
-    let profile = profile::load(&profile::directory()?, &request.profile)?;
-    let here = Machine::this();
-    profile.check_machine(&here)?;
-    let mut warnings = Vec::new();
-    if let Some(days) = age_days(&profile.made_at).filter(|days| *days > OLD) {
-        warnings
-            .push(format!("profile `{}` is {days} days old: measure it anew with fullbore calibrate", profile.name));
-    }
+    let (profile, remark) = profile::of_this_machine(&request.profile)?;
+    let warnings = profile.says_its_age().into_iter().collect();
     let source = open(request, &profile, conduct)?;
-    let mut known = path(request, &profile, &source)?;
-    let mut notes: Vec<String> = profile.remark(&here).into_iter().collect();
-    notes.append(&mut known.1);
-    let mut known = known.0;
-    known.factor = learned(request, &known).unwrap_or_else(|error| {
+    let made = path(request, &profile, &source)?;
+    let mut notes: Vec<String> = remark.into_iter().chain(made.unknown).collect();
+    let factor = learned(request, &made.path).unwrap_or_else(|error| {
         notes.push(format!("nothing was learned from earlier runs: {error}"));
         Factor::untried()
     });
+    let known = Known::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
     Ok(Ground { source, profile, known, notes, warnings })
 }
 
@@ -134,10 +114,12 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     let halt = conduct.halt();
     let options =
         Options { halt: Some(halt.clone()), password_file: request.password_file.clone(), ..Options::default() };
-    let codecs: Vec<Compression> = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok()).collect();
+    let of_profile = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok());
+    let codecs: Vec<Compression> = std::iter::once(Compression::None).chain(of_profile).collect();
+    let transfer_bytes = request.knobs.transfer_size.bytes();
     let mut source = conduct.heeded(&halt, || {
         let session = fullbore_engines::open(&request.source, &options)?;
-        sample::look(session.source(), session.facts().free_bytes, &codecs)
+        sample::look(session.source(), session.facts().free_bytes, &codecs, transfer_bytes)
     })?;
     source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
     if source.plain_bytes == 0 {
@@ -147,20 +129,19 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     Ok(source)
 }
 
-/// What the profile knows of this job, with the ratios of this database; and what is worth knowing.
-fn path(request: &Request, profile: &Profile, source: &Source) -> Result<(Known, Vec<String>)> {
+/// What the profile knows of this job, with the ratios of this database.
+fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibrated> {
     let database = match &request.data_path {
-        Some(path) => Some(path.display().to_string()),
-        None if request.source.starts_with("sqlite:") => Some(backup::path_of(&request.source).to_owned()),
+        Some(path) => path.display().to_string(),
+        None if request.source.starts_with("sqlite:") => backup::path_of(&request.source).to_owned(),
         None => {
             let hint = "say where its files are: --data-path /var/lib/mysql";
             return Err(Error::usage(&request.source, "a server does not tell which disk it reads from", hint));
         }
     };
-    let media: Vec<String> = request.to.iter().filter_map(place_of).collect();
-    let media: Vec<&str> = media.iter().map(String::as_str).collect();
+    let media: Vec<Whereabouts> = request.to.iter().map(Whereabouts::of).collect();
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
-    let mut made = profile.path(&Asked { database: database.as_deref(), media: &media, transfer_bytes });
+    let mut made = profile.path_between(&Whereabouts::At(database), &media, transfer_bytes);
     for codec in &mut made.path.codecs {
         if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
             codec.stored_share = *stored;
@@ -169,8 +150,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<(Known,
             made.uncertain.push(Uncertain { parameter, deviation: *error });
         }
     }
-    let known = Known { path: made.path, uncertain: made.uncertain, factor: Factor::untried() };
-    if !is_known(&known.path.database.read) && !is_known(&known.path.database.write) {
+    if !is_known(&made.path.database.read) && !is_known(&made.path.database.write) {
         let hint = made.unknown.first().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
         return Err(Error::usage(
             format!("profile `{}`", profile.name),
@@ -178,19 +158,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<(Known,
             hint,
         ));
     }
-    Ok((known, made.unknown))
-}
-
-/// The name by which a profile may know a destination; nothing of `nul:`.
-fn place_of(device: &Device) -> Option<String> {
-    match device.place() {
-        Place::Null => None,
-        Place::File(path) => {
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            Some(directory.map_or_else(|| ".".into(), |directory| directory.display().to_string()))
-        }
-        _ => Some(device.to_string()),
-    }
+    Ok(made)
 }
 
 fn is_known(ceiling: &Ceiling) -> bool {
@@ -199,6 +167,12 @@ fn is_known(ceiling: &Ceiling) -> bool {
 
 /// The estimate of one configuration.
 fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
+    let candidate = known_ways(shape, request, ground)?;
+    estimate(&ground.known, &candidate).map_err(|error| unpredictable(&error, request))
+}
+
+/// A candidate with the directions that the profile knows.
+fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candidate> {
     let mut candidate = candidates::candidate(shape, request, &ground.source)?;
     let path = &ground.known.path;
     let to_nowhere = request.to.iter().all(|device| matches!(device.place(), Place::Null));
@@ -211,7 +185,7 @@ fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
         let what = format!("profile `{}`", ground.profile.name);
         return Err(Error::usage(what, "does not know this way, in neither direction", hint));
     }
-    estimate(&ground.known, &candidate).map_err(|error| unpredictable(&error, request))
+    Ok(candidate)
 }
 
 fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
@@ -220,7 +194,7 @@ fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
 }
 
 /// What earlier fulls of this database, made on this machine, say of the model.
-fn learned(request: &Request, known: &Known) -> Result<Factor> {
+fn learned(request: &Request, path: &Path) -> Result<Factor> {
     if !request.catalog.exists() {
         return Ok(Factor::untried());
     }
@@ -234,17 +208,11 @@ fn learned(request: &Request, known: &Known) -> Result<Factor> {
         if seconds < TOO_SHORT_S || record.database_bytes == 0 || record.families.is_empty() {
             continue;
         }
-        let shape = Shape { compression, stripes: record.families.len(), buffer_factor: 1.0 };
+        let shape = Shape::new(compression, record.families.len());
         let source = Source { plain_bytes: record.database_bytes, shares: Vec::new() };
         let Ok(candidate) = candidates::candidate(&shape, request, &source) else { continue };
-        let predicted = candidate.backup.and_then(|backup| predict(&known.path, &backup).ok());
+        let predicted = candidate.backup.and_then(|backup| predict(path, &backup).ok());
         runs.extend(predicted.map(|predicted| Observed { seconds, predicted: predicted.seconds }));
     }
     Ok(learn(&runs))
-}
-
-/// Whole days since a time in RFC 3339.
-fn age_days(made_at: &str) -> Option<i64> {
-    let made: Timestamp = made_at.parse().ok()?;
-    Some((Timestamp::now().as_second() - made.as_second()) / 86_400)
 }

@@ -3,16 +3,17 @@
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::{By, Ground, Request, age_days};
+use super::{Ground, Request};
 use crate::job::backup;
-use crate::tune::estimate::{Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
+use crate::tune::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
 use crate::tune::model::Interval;
+use crate::tune::profile::Profile;
+use crate::units::mib_per_s;
 
 const SCHEMA_VERSION: u32 = 1;
 /// Lines of a grid that are told.
 const SHOWN: usize = 200;
 const HOUR: f64 = 3600.0;
-const MIB: f64 = 1048576.0;
 
 /// An estimate, as an object.
 #[derive(Debug, Clone, Serialize)]
@@ -57,6 +58,8 @@ pub struct GridLine {
     pub stripes: u64,
     /// `--buffer-count`.
     pub buffer_count: u64,
+    /// `--workers`.
+    pub workers: u64,
     /// The backup; null where the profile does not know its way.
     pub backup: Option<ForeseenReport>,
     /// The restore; the same.
@@ -97,6 +100,12 @@ pub struct ProfileReport {
     pub age_days: Option<i64>,
 }
 
+impl ProfileReport {
+    pub(super) fn of(profile: &Profile) -> Self {
+        Self { name: profile.name.clone(), made_at: profile.made_at.clone(), age_days: profile.age_days() }
+    }
+}
+
 /// A move of the database.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CutoverReport {
@@ -132,11 +141,7 @@ pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &
         source: fullbore_core::device::without_password(&request.source),
         plain_bytes: plain,
         asked: line(asked),
-        profile: ProfileReport {
-            name: ground.profile.name.clone(),
-            made_at: ground.profile.made_at.clone(),
-            age_days: age_days(&ground.profile.made_at),
-        },
+        profile: ProfileReport::of(&ground.profile),
         history_runs: ground.known.factor.runs,
         history_factor: ground.known.factor.middle,
         grid: request.grid.then(|| grid.iter().take(SHOWN).map(line).collect()),
@@ -149,19 +154,20 @@ pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &
     })
 }
 
-fn line(estimate: &Estimate, plain: u64, price: Option<f64>) -> GridLine {
+pub(super) fn line(estimate: &Estimate, plain: u64, price: Option<f64>) -> GridLine {
     let foreseen = |foreseen: Foreseen| ForeseenReport {
         p10_s: foreseen.seconds.p10,
         p50_s: foreseen.seconds.p50,
         p90_s: foreseen.seconds.p90,
         limit: foreseen.limit.name(),
-        mib_per_s: plain as f64 / MIB / foreseen.seconds.p50,
+        mib_per_s: mib_per_s(plain, foreseen.seconds.p50),
     };
     let backup = estimate.backup;
     GridLine {
         compression: estimate.candidate.compression.to_string(),
         stripes: estimate.candidate.stripes,
         buffer_count: estimate.candidate.buffer_count,
+        workers: estimate.candidate.workers,
         backup: backup.map(foreseen),
         restore: estimate.restore.map(foreseen),
         stored_bytes: estimate.stored_bytes.unwrap_or(0.0) as u64,
@@ -180,15 +186,7 @@ fn against(
     ground: &Ground,
     line: &impl Fn(&Estimate) -> GridLine,
 ) -> Result<Against> {
-    let p90 = |estimate: &Estimate| -> Option<f64> {
-        let of = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p90);
-        match by {
-            By::Backup => of(estimate.backup),
-            By::Restore => of(estimate.restore),
-            // Not less than nine of ten: both at their P90.
-            By::Both => Some(of(estimate.backup)? + of(estimate.restore)?),
-        }
-    };
+    let p90 = |estimate: &Estimate| estimate.p90(by);
     let fitting = fits(grid, deadline, p90);
     if !fitting.is_empty() {
         return Ok((fitting.into_iter().map(line).collect(), None, None));

@@ -13,8 +13,10 @@ use super::super::backup::{self, about_base};
 use super::super::media;
 use crate::chain;
 
-/// How many sets are tried, of each kind.
-const TRIED: usize = 4;
+/// How many sets the log may go on from are named, of each kind.
+const TIPS: usize = 4;
+/// How many are looked at for them: a directory may hold those of many databases, and each has to be opened.
+const LOOKED_AT: usize = 256;
 
 /// A set that may be gone on from.
 pub struct Tip {
@@ -44,7 +46,11 @@ pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
             let of_kind = |found: &&media::Found| {
                 (found.set.kind == SetKind::Log) == logs && !(logs && continued.contains(&found.set.backup_set_id))
             };
-            for found in whole().filter(of_kind).take(TRIED) {
+            let most = tips.len() + TIPS;
+            for found in whole().filter(of_kind).take(LOOKED_AT) {
+                if tips.len() == most {
+                    break;
+                }
                 let set = media::open_set(found, &nothing, 1, key.as_ref())?;
                 let Some(manifest) = set.manifest() else { continue };
                 let title = chain::title(&found.set);

@@ -47,6 +47,8 @@ pub fn run(
 ) -> Result<()> {
     refuse_fixed_names(request)?;
     let places = repository::places(setting.name, setting.config)?;
+    let advised = backup::auto::chosen(&Request { to: places.clone(), ..request.clone() }, conduct, report)?;
+    let request = &advised;
     let planned = copy_to.filter(|_| request.dry_run).map(|second| copy_to::planned(second, request, conduct));
     let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };
     if request.dry_run && Repository::open(setting.name, places.clone(), &conduct.stores).is_err() {
@@ -259,7 +261,9 @@ pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -
     if ours.is_empty() {
         return Err(no_full("--kind log", inventory, engine, database));
     }
-    let usable: Vec<&StoredSet> = ours.into_iter().filter(|set| set.incomplete.is_none() && !set.tombstone).collect();
+    // No log goes on from what stands outside of the chain.
+    let usable = |set: &&StoredSet| set.incomplete.is_none() && !set.tombstone && !set.record.copy_only;
+    let usable: Vec<&StoredSet> = ours.into_iter().filter(usable).collect();
     let known: Vec<_> = usable.iter().map(|set| set.found()).collect();
     let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() })?;
     let sets = sequence.sets.iter().map(|&at| usable[at]);

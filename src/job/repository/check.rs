@@ -59,15 +59,22 @@ pub struct Standing {
     pub problems: Vec<String>,
 }
 
-/// How every database stands.
+/// How every database stands. `warnings` are what could not be looked at: a set of which neither record nor media can be read is in no
+/// database's account.
 ///
 /// # Errors
 /// The repository cannot be reached, or holds nothing: then nothing is good.
-pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<Standing>> {
+pub fn run(
+    request: &Request,
+    setting: Setting<'_>,
+    conduct: &Conduct,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Standing>> {
     let repository = setting.open(conduct)?;
-    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
-    let mut warnings = Vec::new();
-    let inventory = setting.inventory(&repository, conduct, &mut warnings)?;
+    let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
+    // What this host's catalog has against it is nothing that the backups have.
+    let inventory = setting.inventory(&repository, conduct, &mut Vec::new())?;
+    warnings.extend(inventory.warnings.iter().cloned());
     let sets: Vec<&StoredSet> = match &request.database {
         Some(_) => of_database(&inventory.sets, request.database.as_deref())?,
         None => inventory.sets.iter().collect(),
@@ -156,7 +163,7 @@ fn standing(
         unproven_s: proven_at.map(|at| ago(at).as_secs()),
         retired,
         sets: sets.iter().filter(|set| set.incomplete.is_none()).count(),
-        stored_bytes: sets.iter().map(|set| set.stored_bytes()).sum(),
+        stored_bytes: sets.iter().fold(0, |sum, set| sum.saturating_add(set.stored_bytes())),
         problems,
     }
 }

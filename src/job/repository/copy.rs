@@ -74,8 +74,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             if request.dry_run {
                 into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)?;
             } else {
-                setting.as_task(&repository, "copy", database, conduct, report, |task, report| {
-                    task.lease(&ids)?;
+                setting.as_reader(&repository, ("copy", database, &ids), conduct, report, |report| {
                     into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)
                 })?;
             }

@@ -17,6 +17,7 @@ pub mod tasks;
 pub mod verify;
 
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
 use super::Conduct;
 use crate::catalog::Catalog;
@@ -57,6 +58,7 @@ impl Setting<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Inventory> {
         let mut catalog = self.catalog(warnings);
+        Self::warn_of_another(catalog.as_ref(), repository, warnings);
         let known = catalog.as_ref().map(|catalog| catalog.records(repository.id));
         let known = known.transpose().unwrap_or_else(|error| noted(error, warnings)).unwrap_or_default();
         let inventory = Inventory::take(repository, known).map_err(|error| conduct.why_halted(error))?;
@@ -90,8 +92,17 @@ impl Setting<'_> {
     /// Tells the catalog of a set that was committed this moment.
     fn catalogue(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
         let stored = StoredSet::committed(record);
-        if let Some(Err(error)) = self.catalog(warnings).map(|catalog| catalog.add(repository, &stored)) {
+        let catalog = self.catalog(warnings);
+        Self::warn_of_another(catalog.as_ref(), repository, warnings);
+        if let Some(Err(error)) = catalog.map(|catalog| catalog.add(repository, &stored)) {
             noted::<()>(error, warnings);
+        }
+    }
+
+    /// Says so where another repository was before; once, for the catalog learns of this one then.
+    fn warn_of_another(catalog: Option<&Catalog>, repository: &Repository, warnings: &mut Vec<String>) {
+        if let Some(Ok(Some(another))) = catalog.map(|catalog| catalog.another_before(repository)) {
+            warnings.push(another);
         }
     }
 
@@ -109,6 +120,44 @@ impl Setting<'_> {
         work: impl FnOnce(&Task, &mut Report) -> Result<T>,
     ) -> Result<T> {
         let task = Task::begin(repository, verb, database, conduct).map_err(|error| conduct.why_halted(error))?;
+        Self::run_as(task, conduct, report, work)
+    }
+
+    /// Does `work`, which reads `sets` and writes nothing into the repository, as a task that leases them. Where nothing can be written, on a disk
+    /// that is full or mounted read-only, or with an account that may only read, it is done all the same: a backup that is there can be restored.
+    ///
+    /// # Errors
+    /// Those of the work, and a set that is being removed.
+    pub fn as_reader<T>(
+        &self,
+        repository: &Repository,
+        (verb, database, sets): (&str, Option<String>, &[Uuid]),
+        conduct: &Conduct,
+        report: &mut Report,
+        work: impl FnOnce(&mut Report) -> Result<T>,
+    ) -> Result<T> {
+        match Task::begin(repository, verb, database, conduct).map_err(|error| conduct.why_halted(error)) {
+            Ok(task) => Self::run_as(task, conduct, report, |task, report| {
+                task.lease(sets)?;
+                work(report)
+            }),
+            Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
+            Err(error) => {
+                let why = super::media::one_line(&error);
+                report.warnings.push(format!(
+                    "nobody can be told what is read here, and a prune that runs meanwhile may remove it: {why}"
+                ));
+                work(report).map_err(|error| conduct.why_halted(error))
+            }
+        }
+    }
+
+    fn run_as<T>(
+        task: Task,
+        conduct: &Conduct,
+        report: &mut Report,
+        work: impl FnOnce(&Task, &mut Report) -> Result<T>,
+    ) -> Result<T> {
         report.task = Some(task.id().to_string());
         let done = work(&task, report).map_err(|error| conduct.why_halted(error));
         let (result, value) = match done {

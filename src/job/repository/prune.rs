@@ -1,7 +1,7 @@
 //! Retention: which sets may go, said first; and, when it is confirmed, their removal in an order that a kill at any point
 //! leaves whole. The rules are in `docs/RETENTION.md`, what hosts agree upon in `docs/REPOSITORY.md`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use fullbore_core::device::Place;
@@ -82,7 +82,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
     let repository = setting.open(conduct)?;
     let mut pruned = Pruned::default();
     if !request.confirm {
-        let now = repository.now()?;
+        let now = repository.about_now()?;
         let dead = tasks(&repository)?.into_iter().filter(|task| task.is_dead(now));
         pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", task.title())));
         planned(request, setting, &repository, now, &[], conduct, &mut pruned)?;
@@ -132,6 +132,15 @@ fn confirmed(
     }
     for (at, set) in goes.iter().enumerate() {
         conduct.check()?;
+        if !sweeper.has_own_tombstone(set)? {
+            // Who uses a set now was told that it stays. This one's own tombstones would stand in the way of everybody.
+            for ahead in &goes[at..] {
+                if sweeper.has_own_tombstone(ahead)? {
+                    sweeper.spare(ahead)?;
+                }
+            }
+            return Err(taken_over(set));
+        }
         match sweeper.remove(set) {
             Ok(()) => pruned.deleted.push(set.record.backup_set_id.to_string()),
             Err(error @ Error::Cancelled { .. }) => return Err(error),
@@ -176,10 +185,12 @@ fn planned(
 ) -> Result<Planned> {
     let inventory = setting.inventory(repository, conduct, &mut pruned.warnings)?;
     let mut places: Vec<usize> = (0..inventory.sets.len()).collect();
+    let mut meant: HashSet<Uuid> = inventory.sets.iter().map(|set| set.record.backup_set_id).collect();
     if request.database.is_some() {
-        let meant = of_database(&inventory.sets, request.database.as_deref())?;
-        let meant: HashSet<Uuid> = meant.iter().map(|set| set.record.backup_set_id).collect();
-        places.retain(|&at| meant.contains(&inventory.sets[at].record.backup_set_id));
+        let of_it = of_database(&inventory.sets, request.database.as_deref())?;
+        meant = of_it.iter().map(|set| set.record.backup_set_id).collect();
+        let concerned = with_dependants(meant.clone(), &inventory.sets);
+        places.retain(|&at| concerned.contains(&inventory.sets[at].record.backup_set_id));
     }
     let mut leases = held.to_vec();
     for task in inventory.tasks.iter().filter(|task| task.record.state.is_open() && !task.is_dead(now)) {
@@ -187,6 +198,8 @@ fn planned(
     }
     let names = Names::of(&inventory.sets);
     let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &names, &leases)).collect();
+    // Of what is not meant nothing is decided here: it stays, and what it stands on.
+    kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
     // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
     let mut asked = HashSet::new();
@@ -197,9 +210,26 @@ fn planned(
     pruned.warnings.extend(plan.warnings.iter().cloned());
     pruned.notes.extend(inventory.notes.iter().chain(&plan.notes).cloned());
     pruned.bytes_freed = plan.bytes_freed;
-    pruned.sets =
-        places.iter().zip(&plan.fates).map(|(&at, fate)| decision(&inventory.sets[at], &names, fate)).collect();
+    let decided = places.iter().zip(&plan.fates).map(|(&at, fate)| (&inventory.sets[at], fate));
+    let decided = decided.filter(|(set, _)| meant.contains(&set.record.backup_set_id));
+    pruned.sets = decided.map(|(set, fate)| decision(set, &names, fate)).collect();
     Ok(Planned { inventory, places, plan })
+}
+
+/// These sets, and all that stands on them, whatever its database: of an encrypted set without a record nobody knows that.
+fn with_dependants(mut ids: HashSet<Uuid>, sets: &[StoredSet]) -> HashSet<Uuid> {
+    let mut dependants: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+    for record in sets.iter().map(|set| &set.record) {
+        if let Some(base) = record.base {
+            dependants.entry(base).or_default().push(record.backup_set_id);
+        }
+    }
+    let mut ahead: Vec<Uuid> = ids.iter().copied().collect();
+    while let Some(id) = ahead.pop() {
+        let on_it = dependants.get(&id).into_iter().flatten().copied();
+        ahead.extend(on_it.filter(|&dependant| ids.insert(dependant)));
+    }
+    ids
 }
 
 /// Asks the store until when the sets that would go are locked; true when one of them is.
@@ -272,6 +302,12 @@ fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> 
             Err(Error::refused("prune", why, "wait until it has ended, or end it with `fullbore cancel`"))
         }
     }
+}
+
+/// This prune slept for longer than its lease.
+fn taken_over(set: &StoredSet) -> Error {
+    let why = "this prune was silent for longer than its lease, and another prune has decided about it meanwhile";
+    Error::refused(super::title(&set.record), why, "look at `fullbore tasks`, and prune again")
 }
 
 fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {

@@ -38,8 +38,8 @@ pub fn run(
     if request.dry_run {
         return restore::run(&request, conduct, report);
     }
-    setting.as_task(&repository, "restore", chain.database(), conduct, report, |task, report| {
-        task.lease(&chain.ids())?;
+    let ids = chain.ids();
+    setting.as_reader(&repository, ("restore", chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);
         done.map_err(|error| match error {
             error @ fullbore_core::Error::Refused { .. } => error,

@@ -64,6 +64,12 @@ impl<'a> Sweeper<'a> {
         self.repository.records.write(&tombstone_name(set.record.backup_set_id), &format::encode(&tombstone)?)
     }
 
+    /// True when the tombstone of a set is the one that this prune has written, and not another's, or none.
+    pub(super) fn has_own_tombstone(&self, set: &StoredSet) -> Result<bool> {
+        let tombstone: Option<TombstoneRecord> = self.repository.read(&tombstone_name(set.record.backup_set_id))?;
+        Ok(tombstone.is_some_and(|tombstone| tombstone.task == self.task))
+    }
+
     /// Removes a set: its commit record first, so that there is no moment at which it looks whole and is not.
     pub(super) fn remove(&self, set: &StoredSet) -> Result<()> {
         let of = Whose { set: set.record.backup_set_id, media: Some(set.record.media_set_id) };

@@ -66,7 +66,7 @@ pub struct ListedTask {
 /// The repository cannot be reached.
 pub fn list(setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<ListedTask>> {
     let repository = setting.open(conduct)?;
-    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
+    let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
     Ok(tasks(&repository)?.iter().map(|task| listed(task, now)).collect())
 }
 
@@ -76,7 +76,7 @@ pub fn list(setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<ListedTask>> 
 /// There is none, or more than one.
 pub fn one(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<ListedTask> {
     let repository = setting.open(conduct)?;
-    let now = repository.now().map_err(|error| conduct.why_halted(error))?;
+    let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
     Ok(listed(&find(&repository, prefix)?, now))
 }
 
@@ -88,7 +88,7 @@ pub fn cancel(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<L
     let repository = setting.open(conduct)?;
     let found = find(&repository, prefix)?;
     let id = found.record.task;
-    let shown = listed(&found, repository.now()?);
+    let shown = listed(&found, repository.about_now()?);
     if !found.record.state.is_open() {
         let why = format!("has ended already: {}", shown.state);
         return Err(Error::refused(format!("task {id}"), why, "`fullbore tasks` shows which run"));

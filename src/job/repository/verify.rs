@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::databases::of_database;
 use super::{Setting, title};
 use crate::job::reading::Reading;
-use crate::job::{Conduct, verify};
+use crate::job::{Conduct, media, verify};
 use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::format::{self, VerdictRecord};
@@ -36,8 +36,7 @@ pub fn run(
     };
     let chosen = chosen(sets, reading)?;
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
-    setting.as_task(&repository, "verify", database.map(str::to_owned), conduct, report, |task, report| {
-        task.lease(&ids)?;
+    setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {
         let mut damage = Vec::new();
         for set in chosen {
             match verified(set, reading, &repository, conduct, report) {
@@ -98,7 +97,10 @@ fn verified(
         elapsed_s: begun.elapsed().as_secs_f64(),
         error,
     };
-    put_verdict(repository, id, "passed", &verdict)?;
+    if let Err(unwritten) = put_verdict(repository, id, "passed", &verdict) {
+        let why = media::one_line(&unwritten);
+        report.warnings.push(format!("what was found of {} could not be written down: {why}", title(&set.record)));
+    }
     done
 }
 

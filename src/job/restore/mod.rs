@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, without_password};
-use fullbore_core::io::free_space;
+use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::media::{SetKind, StreamRecord};
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
@@ -118,6 +118,10 @@ pub struct Request {
 /// Whatever stops it; then the target is as it was.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
+    report.database_at = match &request.into {
+        Into::Sqlite(path) | Into::Directory(path) => Some(path.display().to_string()),
+        Into::Null => None,
+    };
     resume::refuse(request)?;
     if steps::go_on(request, conduct, report)? {
         report.set_speed(begun.elapsed().as_secs_f64());
@@ -386,7 +390,7 @@ impl Place {
         let Some(path) = path_of(request, set)? else {
             return Ok(Self { restore: None, given_up: None, lock: None, keep: false });
         };
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = directory_of(&path);
         if request.mkdir {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }

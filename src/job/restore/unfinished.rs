@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{free_space, sync_directory};
+use fullbore_core::io::{directory_of, free_space, sync_directory};
 use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
@@ -28,7 +28,7 @@ impl<'a> Unfinished<'a> {
     /// For `size` bytes of files; `target` is empty or missing.
     pub fn make(target: &'a Path, mkdir: bool, size: u64) -> Result<Self> {
         must_be_empty(target)?;
-        let parent = parent_of(target);
+        let parent = directory_of(target);
         if mkdir {
             fs::create_dir_all(parent).map_err(|e| Error::io("make", parent.display().to_string(), e))?;
         }
@@ -55,7 +55,7 @@ impl<'a> Unfinished<'a> {
         if is_mount_point(target) {
             return Ok(None);
         }
-        let parent = parent_of(target);
+        let parent = directory_of(target);
         let mut left = left_beside(parent, name_of(target)?);
         left.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
         for (held, path) in left {
@@ -98,7 +98,7 @@ impl<'a> Unfinished<'a> {
         // It is there and whole, whatever the sync says.
         self.published = true;
         then();
-        sync_directory(if self.is_in_place() { self.target } else { parent_of(self.target) })
+        sync_directory(if self.is_in_place() { self.target } else { directory_of(self.target) })
     }
 
     /// A file system is mounted at the target.
@@ -113,7 +113,7 @@ impl<'a> Unfinished<'a> {
         let kept = self.path.join(part);
         if !self.is_in_place() {
             fs::rename(kept, self.target).map_err(failed)?;
-            return sync_directory(parent_of(self.target)); // What is left goes with the name it had.
+            return sync_directory(directory_of(self.target)); // What is left goes with the name it had.
         }
         let entries = |path: &Path| fs::read_dir(path).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
         for entry in entries(&self.path).map_err(failed)?.iter().filter(|entry| entry.path() != kept) {
@@ -218,8 +218,4 @@ fn must_be_empty(target: &Path) -> Result<()> {
 fn is_mount_point(target: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|stat| stat.dev());
     matches!((device(target), device(&target.join(".."))), (Ok(mine), Ok(above)) if mine != above)
-}
-
-fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

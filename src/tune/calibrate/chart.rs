@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use crate::tune::profile::{Cell, Order, Place, Profile, Way, rate};
+use crate::units::MIB;
+use crate::xml::escaped;
 
 /// Units of the drawing, all of it and its margins.
 const WIDTH: f64 = 640.0;
@@ -15,7 +17,6 @@ const BOTTOM: f64 = 48.0;
 const STEPS: u32 = 4;
 /// Colours that are told apart also by those who see few (Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-const MIB: f64 = 1024.0 * 1024.0;
 
 /// A line of a chart.
 struct Line {
@@ -178,11 +179,6 @@ fn bar_chart(title: &str, bars: &[Bar]) -> String {
         svg += &text(middle, HEIGHT - BOTTOM + 36.0, "middle", &bar.inside);
     }
     svg + "</svg>\n"
-}
-
-fn escaped(text: &str) -> String {
-    let plain: String = text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect();
-    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// What every round heeds.
 pub(super) struct Pace<'a> {
-    /// How long a round is.
+    /// How long a round is in memory, or in a store.
     pub length: Duration,
+    /// How long a round on a device counts.
+    pub on_device: Duration,
     /// Signals, stores.
     pub conduct: &'a Conduct,
     cap: Option<Cap>,
@@ -30,7 +32,7 @@ impl<'a> Pace<'a> {
     /// Rounds of `length`; `throttle` in bytes per second.
     pub fn new(length: Duration, throttle: Option<u64>, conduct: &'a Conduct) -> Self {
         let cap = throttle.map(|rate| Cap { rate: rate.max(1) as f64, due: Mutex::new(Instant::now()) });
-        Self { length, conduct, cap }
+        Self { length, on_device: length, conduct, cap }
     }
 
     /// Waits until `bytes` may pass; false when that is not before `until`, or the round is over.

@@ -7,6 +7,7 @@ use fullbore_core::{Error, Result};
 
 use super::probe_file::ProbeFile;
 use crate::job::Conduct;
+use crate::tune::statistics::standard_error;
 
 /// Bytes of a block: what a worker packs at a time by default.
 pub(super) const BLOCK: usize = 1 << 20;
@@ -63,23 +64,14 @@ pub(super) fn packed(blocks: &[Vec<u8>], compression: Compression, conduct: &Con
     let bytes: usize = stored.iter().map(|(_, block)| block.len()).sum();
     let share = bytes as f64 / plain.max(1) as f64;
     let of_blocks = stored.iter().zip(blocks).map(|((_, stored), plain)| stored.len() as f64 / plain.len() as f64);
+    let of_blocks: Vec<f64> = of_blocks.collect();
     Ok(Packed {
         compression,
         stored_share: share,
-        stored_share_error: standard_error(of_blocks.collect(), share),
+        stored_share_error: standard_error(&of_blocks, share),
         context_bytes: memory(compression, BLOCK) as u64,
         blocks: stored,
     })
-}
-
-/// Of a mean, as a share of it; 1 where one value says nothing of the scatter.
-fn standard_error(values: Vec<f64>, mean: f64) -> f64 {
-    let count = values.len() as f64;
-    if values.len() < 2 || mean <= 0.0 {
-        return 1.0;
-    }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    ((squares / (count - 1.0) / count).sqrt() / mean).min(1.0)
 }
 
 #[cfg(test)]
@@ -101,13 +93,5 @@ mod tests {
         let packed = packed(&blocks, "lz4".parse().unwrap(), &Conduct::default()).unwrap();
         assert!(packed.stored_share < 0.01 && packed.stored_share_error < 0.01);
         assert_eq!(packed.blocks.len(), 4);
-    }
-
-    #[test]
-    fn the_error_of_a_share_shrinks_with_the_number_of_blocks() {
-        assert_eq!(standard_error(vec![0.5], 0.5), 1.0);
-        let few = standard_error(vec![0.4, 0.6], 0.5);
-        let many = standard_error([0.4, 0.6].repeat(50), 0.5);
-        assert!(many < few / 5.0, "{many} of {few}");
     }
 }

@@ -11,22 +11,28 @@ use super::places::{self, Medium};
 use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
 use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest, usual};
+use super::stream::Window;
 use super::{Request, in_memory};
 use crate::job::Conduct;
 use crate::tune::profile::{BothRound, Cell, CodecCell, Profile, Round, Shape, Together, Use, Way, WorkCell};
 use crate::units::show_bytes;
 
-/// How long a round is at least and at most.
+/// How long a round in memory is at least and at most.
 const ROUND: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Rounds of every cell, unless time runs out far too early.
+/// The same of one on a device, where it counts: whole slices of its bucket (`stream.rs`).
+const SLICE: Duration = Duration::from_millis(100);
+const SLICES: (u32, u32) = (2, 10);
+/// Rounds of every cell that a run has time for, if devices are quick.
 const ROUNDS: u32 = 2;
 /// More say little more.
 const ROUNDS_MOST: u32 = 9;
 /// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
 const REFINEMENT: f64 = 1.4;
 const BESIDES: f64 = 1.5;
-/// The first rounds may take so many times the time that was given.
-const PATIENCE: u32 = 2;
+/// Shares of the time after which nothing of the coarse set is measured for the first time any more, and nothing around the fastest: what is left
+/// is for second rounds, which tell what was chance.
+const COARSE_UNTIL: f64 = 0.5;
+const REFINED_UNTIL: f64 = 0.75;
 /// Codecs that are measured, as `--compression` spells them; and those of a thorough run besides.
 const CODECS: [&str; 5] = ["lz4", "zstd:-1", "zstd:1", "zstd:3", "gzip:1"];
 const MORE_CODECS: [&str; 3] = ["zstd:6", "zstd:9", "gzip:6"];
@@ -115,27 +121,27 @@ impl<'a> Run<'a> {
         let rounds = (f64::from(ROUNDS) * BESIDES * REFINEMENT * lengths).max(1.0);
         let left = self.request.time.saturating_sub(self.begun.elapsed());
         self.pace.length = left.div_f64(rounds).clamp(ROUND.0, ROUND.1);
+        let slices = self.pace.length.div_duration_f64(SLICE).round() as u32;
+        self.pace.on_device = SLICE * slices.clamp(SLICES.0, SLICES.1);
         tell(&format!(
-            "{} ways to use {} and {} in memory, {:.0} ms each, for about {} s",
+            "{} ways to use {}, {:.0} ms each, and {} in memory, {:.0} ms each, for about {} s",
             probes.iter().filter(|probe| !probe.is_in_memory()).count(),
             places_in_words(self.profile.places.len()),
+            Window::whole(&self.pace).as_secs_f64() * 1e3,
             probes.iter().filter(|probe| probe.is_in_memory()).count(),
             self.pace.length.as_secs_f64() * 1e3,
             self.request.time.as_secs()
         ));
-        let patience = self.request.time * PATIENCE;
         // Once in any case: without these a profile is none.
         self.pass(&probes[..needed], Duration::MAX)?;
-        self.pass(&probes[needed..], patience)?;
+        let time = self.request.time;
+        self.pass(&probes[needed..], time.mul_f64(COARSE_UNTIL))?;
         let more = self.around();
         tell(&format!("{} more around the fastest", more.len()));
-        self.pass(&more, patience)?;
+        self.pass(&more, time.mul_f64(REFINED_UNTIL))?;
         probes.extend(more);
-        for _ in 1..ROUNDS {
-            self.pass(&probes, patience)?;
-        }
-        for _ in ROUNDS..ROUNDS_MOST {
-            if !self.pass(&probes, self.request.time)? {
+        for _ in 1..ROUNDS_MOST {
+            if !self.pass(&probes, time)? {
                 break;
             }
         }
@@ -147,7 +153,8 @@ impl<'a> Run<'a> {
     /// One round of each; false when `most` of the time is over before the last.
     fn pass(&mut self, probes: &[Probe], most: Duration) -> Result<bool> {
         for probe in probes {
-            if self.begun.elapsed().saturating_add(self.pace.length) > most {
+            let length = if probe.is_in_memory() { self.pace.length } else { Window::whole(&self.pace) };
+            if self.begun.elapsed().saturating_add(length) > most {
                 return Ok(false);
             }
             self.pace.conduct.check()?;
@@ -159,14 +166,19 @@ impl<'a> Run<'a> {
     /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
     fn coarse(&mut self) -> (Vec<Probe>, Vec<Probe>) {
         let (mut probes, mut rest) = (Vec::new(), Vec::new());
+        // The likeliest ways of all places come before the others of any: time may not suffice for these.
         for (at, medium) in self.media.iter().enumerate() {
             let mut ways = Vec::new();
-            for shape in medium.coarse(self.profile.places[at].used) {
-                let first = !ways.contains(&shape.way);
+            for (rank, shape) in medium.coarse(self.profile.places[at].used).into_iter().enumerate() {
+                if ways.contains(&shape.way) {
+                    rest.push((rank, Probe::Cell(at, shape)));
+                } else {
+                    probes.push(Probe::Cell(at, shape));
+                }
                 ways.push(shape.way);
-                if first { &mut probes } else { &mut rest }.push(Probe::Cell(at, shape));
             }
         }
+        rest.sort_by_key(|(rank, _)| *rank);
         let disk =
             |at: &usize, used| self.profile.places[*at].used == used && matches!(self.media[*at], Medium::Disk(_));
         let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
@@ -196,7 +208,7 @@ impl<'a> Run<'a> {
             self.profile.checksums.push(WorkCell { threads, rounds: Vec::new() });
             self.profile.ciphers.push(WorkCell { threads, rounds: Vec::new() });
         }
-        (probes, rest)
+        (probes, rest.into_iter().map(|(_, probe)| probe).collect())
     }
 
     fn around(&self) -> Vec<Probe> {

@@ -16,21 +16,22 @@ const STREAMS: RangeInclusive<u64> = 1..=16;
 /// Bytes of buffers at a time.
 const MEMORY: u64 = 256 * MIB;
 
-/// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to four files.
+/// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to four files. Those that tell
+/// most come first: time may not suffice for all.
 const READS: [(u64, u64, u64); 9] = [
     (MIB, 4, 1),
+    (MIB, 4, 4),
     (MIB, 1, 1),
     (MIB, 32, 1),
-    (64 * KIB, 1, 1),
     (64 * KIB, 32, 1),
-    (4 * MIB, 1, 1),
     (4 * MIB, 4, 1),
     (MIB, 4, 2),
-    (MIB, 4, 4),
+    (64 * KIB, 1, 1),
+    (4 * MIB, 1, 1),
 ];
 const WRITES: [(u64, u64, u64); 7] =
-    [(MIB, 4, 1), (MIB, 1, 1), (MIB, 32, 1), (64 * KIB, 4, 1), (4 * MIB, 4, 1), (MIB, 4, 2), (MIB, 4, 4)];
-const READS_BACK: [(u64, u64, u64); 4] = [(MIB, 4, 1), (MIB, 1, 1), (4 * MIB, 4, 1), (MIB, 4, 4)];
+    [(MIB, 4, 1), (MIB, 4, 4), (MIB, 1, 1), (MIB, 32, 1), (64 * KIB, 4, 1), (4 * MIB, 4, 1), (MIB, 4, 2)];
+const READS_BACK: [(u64, u64, u64); 4] = [(MIB, 4, 1), (MIB, 4, 4), (MIB, 1, 1), (4 * MIB, 4, 1)];
 const RANDOM_READS: [(u64, u64, u64); 3] = [(64 * KIB, 1, 1), (64 * KIB, 32, 1), (MIB, 4, 1)];
 const RANDOM_WRITES: [(u64, u64, u64); 1] = [(64 * KIB, 4, 1)];
 const BUFFERED: [(u64, u64, u64); 1] = [(MIB, 4, 1)];

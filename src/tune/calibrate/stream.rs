@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore_core::io::{Completion, Mode, OpenedFile, Queue};
 use fullbore_core::pool::{Piece, Pool};
@@ -10,6 +10,32 @@ use fullbore_core::{Error, Result};
 
 use super::pace::{Pace, thread_seconds};
 use crate::tune::profile::{Order, Shape, Way};
+
+/// What a stream moves at first does not count: what a volume gives above its rate for a moment looks like speed in a round that is short. Linux
+/// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and lets a device that was idle begin with all of
+/// one: this is one and a half.
+const LEAD_IN: Duration = Duration::from_millis(150);
+
+/// When a round counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    /// What ends before does not count.
+    from: Instant,
+    /// From the first operation that counts to the last.
+    length: Duration,
+}
+
+impl Window {
+    /// That of a round which begins now.
+    pub fn new(pace: &Pace<'_>) -> Self {
+        Self { from: Instant::now() + LEAD_IN, length: pace.on_device }
+    }
+
+    /// How long a round takes at least.
+    pub fn whole(pace: &Pace<'_>) -> Duration {
+        LEAD_IN + pace.on_device
+    }
+}
 
 /// A stream of a round, with all that it needs: nothing is allocated once the round has begun.
 pub(super) struct Stream {
@@ -22,7 +48,7 @@ pub(super) struct Stream {
     random: fastrand::Rng,
 }
 
-/// What a stream or a worker has done.
+/// What a stream or a worker has done from its start to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moved {
     pub bytes: u64,
@@ -30,6 +56,60 @@ pub(super) struct Moved {
     pub ended: Instant,
     pub sync_seconds: f64,
     pub cpu_seconds: f64,
+}
+
+/// What a stream has done within a window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    pub bytes: u64,
+    /// With their share of `sync_seconds`.
+    pub seconds: f64,
+    /// All of the time until what was written was durable.
+    pub sync_seconds: f64,
+    /// The counted bytes' share of it.
+    pub cpu_seconds: f64,
+    /// Bytes from the start to the end, also those that do not count.
+    pub in_all: u64,
+}
+
+/// Counts from one operation's end to that of another, so that neither what is still in flight nor a device that works in bursts adds a piece of one.
+struct Count {
+    window: Window,
+    in_all: u64,
+    /// When the first operation that ended within the window did, and the last; and the bytes until then.
+    first: Option<(Instant, u64)>,
+    last: Option<(Instant, u64)>,
+}
+
+impl Count {
+    fn new(window: Window) -> Self {
+        Self { window, in_all: 0, first: None, last: None }
+    }
+
+    fn ended(&mut self, bytes: u64, now: Instant) {
+        self.in_all += bytes;
+        let here = Some((now, self.in_all));
+        if self.first.is_none() {
+            self.first = here.filter(|_| now >= self.window.from);
+        } else if self.last.is_none_or(|(at, _)| at < self.until()) {
+            self.last = here;
+        }
+    }
+
+    /// The operation that ends then or next is the last that counts. On a slow device the first one may be late.
+    fn until(&self) -> Instant {
+        self.first.map_or(self.window.from, |(first, _)| first) + self.window.length
+    }
+
+    /// Bytes and seconds; of all where too little ended within the window.
+    fn made(&self, begun: Instant, ended: Instant) -> (u64, f64) {
+        match (self.first, self.last) {
+            (Some((first, before)), Some((last, after))) if last > first && last >= ended.min(self.until()) => {
+                (after - before, (last - first).as_secs_f64())
+            }
+            _ => (self.in_all, (ended - begun).as_secs_f64()),
+        }
+    }
 }
 
 impl Stream {
@@ -44,16 +124,18 @@ impl Stream {
         Ok(Self { file: Arc::clone(file), queue, pool, shape, range, random })
     }
 
-    /// Goes on until `until`, or until a sequential write has filled its range; then everything is waited for, and what was written synced.
-    pub fn run(&mut self, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
+    /// Goes on until the window is over, or until a sequential write has filled its range; then everything is waited for, and what was written
+    /// synced. What is written may fill its range early: then half of it is the lead-in.
+    pub fn run(&mut self, pace: &Pace<'_>, window: Window) -> Result<Counted> {
         let block = self.shape.block_bytes;
         let places = ((self.range.end - self.range.start) / block).max(1);
         let (begun, processor) = (Instant::now(), thread_seconds());
-        let (mut number, mut bytes) = (0, 0);
+        let mut count = Count::new(window);
+        let mut number = 0;
         let fills = self.shape.way == Way::Write && self.shape.order == Order::Sequential;
-        while !(fills && number == places) && pace.admits(block, until)? {
+        while !(fills && number == places) && pace.admits(block, count.until())? {
             while self.queue.in_flight() == self.queue.depth() {
-                bytes += self.waited()?;
+                self.wait(&mut count)?;
             }
             let place = match self.shape.order {
                 Order::Sequential => number % places,
@@ -61,17 +143,22 @@ impl Stream {
             };
             self.start(number, self.range.start + place * block)?;
             number += 1;
+            if fills && number == places / 2 {
+                count.window.from = count.window.from.min(Instant::now());
+            }
         }
         while self.queue.in_flight() > 0 {
-            bytes += self.waited()?;
+            self.wait(&mut count)?;
         }
         let written = Instant::now();
         if self.shape.way == Way::Write {
             self.file.sync()?;
         }
-        let ended = Instant::now();
-        let sync_seconds = (ended - written).as_secs_f64();
-        Ok(Moved { bytes, begun, ended, sync_seconds, cpu_seconds: (thread_seconds() - processor).max(0.0) })
+        let sync_seconds = written.elapsed().as_secs_f64();
+        let (bytes, seconds) = count.made(begun, written);
+        let share = bytes as f64 / count.in_all.max(1) as f64;
+        let cpu_seconds = (thread_seconds() - processor).max(0.0) * share;
+        Ok(Counted { bytes, seconds: seconds + sync_seconds * share, sync_seconds, cpu_seconds, in_all: count.in_all })
     }
 
     fn start(&mut self, tag: u64, offset: u64) -> Result<()> {
@@ -83,12 +170,13 @@ impl Stream {
         started.map_err(|error| self.failed(error))
     }
 
-    /// Bytes of the next operation that ends.
-    fn waited(&mut self) -> Result<u64> {
-        match self.queue.wait().map_err(|error| self.failed(error))? {
-            Some(Completion { result, .. }) => result.map(|moved| moved as u64).map_err(|error| self.failed(error)),
-            None => Ok(0),
+    /// Waits for the next operation that ends, and counts it.
+    fn wait(&mut self, count: &mut Count) -> Result<()> {
+        if let Some(Completion { result, .. }) = self.queue.wait().map_err(|error| self.failed(error))? {
+            let moved = result.map_err(|error| self.failed(error))?;
+            count.ended(moved as u64, Instant::now());
         }
+        Ok(())
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
@@ -97,5 +185,51 @@ impl Stream {
             Way::Write => "write to",
         };
         Error::io(action, self.file.path.display().to_string(), error)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Operations of 1 MiB that end at these milliseconds, counted from 150 on for `length`.
+    fn rate(ends: impl IntoIterator<Item = u64>, length: u64) -> f64 {
+        let begun = Instant::now();
+        let at = |milliseconds| begun + Duration::from_millis(milliseconds);
+        let mut count = Count::new(Window { from: at(150), length: Duration::from_millis(length) });
+        let mut ended = begun;
+        for end in ends {
+            ended = at(end);
+            count.ended(MIB, ended);
+        }
+        let (bytes, seconds) = count.made(begun, ended);
+        bytes as f64 / MIB as f64 / seconds
+    }
+
+    #[test]
+    fn what_a_bucket_gives_at_first_and_what_is_in_flight_at_the_end_do_not_count() {
+        // 25 operations at the start of each 100 ms: 250 a second.
+        let bursts = (0..10).flat_map(|slice| (0..25).map(move |number| slice * 100 + number / 5));
+        assert!((rate(bursts, 300) - 250.0).abs() < 0.01);
+        let evenly = (1..=60).map(|number| number * 10);
+        assert!((rate(evenly, 305) - 100.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn operations_that_end_together_do_not_make_a_window_of_no_length() {
+        // Four in flight, which a slow device ends all at once, every 400 ms.
+        let together = (1..=4).flat_map(|time| [time * 400; 4]);
+        assert!((rate(together, 200) - 10.0).abs() < 0.01);
+        assert_eq!(rate([500, 500, 500, 500], 200), 8.0, "nothing came after them: they count as a whole");
+    }
+
+    #[test]
+    fn a_round_without_two_ends_in_its_window_counts_as_a_whole() {
+        assert_eq!(rate([100], 200), 10.0);
+        assert_eq!(rate([100, 200], 200), 10.0);
+        assert_eq!(rate([200, 1200], 200), 1.0, "of a slow device the window is as long as an operation");
     }
 }

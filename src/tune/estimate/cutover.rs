@@ -1,6 +1,6 @@
 //! How long a database is down when it moves: full, differential and log, while it changes.
 
-use super::super::model::{Configuration, Interval, Unpredictable, predict, samples};
+use super::super::model::{Configuration, Interval, Unpredictable, predict};
 use super::Known;
 
 /// What is taken, one after the other.
@@ -53,7 +53,7 @@ pub fn cutover(
 ) -> Result<Cutover, Unpredictable> {
     let whole = backup.plain_bytes;
     let (mut beforehand, mut downtime, mut last_bytes) = (Vec::new(), Vec::new(), Vec::new());
-    for sample in samples(&known.path, &known.uncertain, known.factor.deviation)? {
+    for sample in &known.samples {
         let seconds = |bytes: f64| -> Result<f64, Unpredictable> {
             let of = |configuration: &Configuration| {
                 let part = Configuration { plain_bytes: bytes.max(1.0), ..configuration.clone() };

@@ -1,6 +1,7 @@
 //! The configurations that are compared.
 
 use super::Estimate;
+use super::goal::in_groups;
 
 /// Families for each destination.
 pub const STRIPES_PER_PLACE: [usize; 4] = [1, 2, 4, 8];
@@ -14,9 +15,5 @@ pub fn by_backup(estimates: &mut [Estimate]) {
     let seconds = |estimate: &Estimate| {
         estimate.backup.or(estimate.restore).map_or(f64::INFINITY, |foreseen| foreseen.seconds.p50)
     };
-    // In steps of what counts as the same, so that the order is one.
-    let step = |estimate: &Estimate| (seconds(estimate).ln() / super::super::model::what_if::SAME_SPEED).round();
-    estimates.sort_by(|one, other| {
-        step(one).total_cmp(&step(other)).then(one.candidate.memory_bytes.cmp(&other.candidate.memory_bytes))
-    });
+    in_groups(estimates, seconds, |same| same.sort_by_key(|one| one.candidate.memory_bytes));
 }

@@ -3,6 +3,7 @@
 
 mod cutover;
 mod deadline;
+mod goal;
 mod grid;
 mod history;
 #[cfg(test)]
@@ -10,10 +11,13 @@ mod tests;
 
 use fullbore_core::codec::Compression;
 
-use super::model::{Configuration, Interval, Limit, Path, Uncertain, Unpredictable, interval, predict};
+use super::model::{
+    Configuration, Interval, Limit, Path, Sample, Uncertain, Unpredictable, interval_of, predict, samples,
+};
 
 pub use cutover::{Cutover, Steps, cutover};
 pub use deadline::{Wanted, fits, wanted};
+pub use goal::{Best, By, Glance, Goal, glance, rank, throttle};
 pub use grid::{BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
 pub use history::{Factor, Observed, learn};
 
@@ -22,10 +26,21 @@ pub use history::{Factor, Observed, learn};
 pub struct Known {
     /// The path.
     pub path: Path,
-    /// How well its parameters are known.
-    pub uncertain: Vec<Uncertain>,
     /// What the model's seconds are multiplied by, and how sure that is.
     pub factor: Factor,
+    /// The paths that there may be: drawn once, so that all estimates are of the same.
+    samples: Vec<Sample>,
+}
+
+impl Known {
+    /// `uncertain` says how well the parameters of `path` are known.
+    ///
+    /// # Errors
+    /// A deviation that is none.
+    pub fn new(path: Path, uncertain: &[Uncertain], factor: Factor) -> Result<Self, Unpredictable> {
+        let samples = samples(&path, uncertain, factor.deviation)?;
+        Ok(Self { path, factor, samples })
+    }
 }
 
 /// One way to make a backup, and to restore it. One of the two is missing where its path is not known.
@@ -37,6 +52,10 @@ pub struct Candidate {
     pub stripes: u64,
     /// BUFFERCOUNT of the backup.
     pub buffer_count: u64,
+    /// Transform threads of the backup.
+    pub workers: u64,
+    /// Plain bytes per second that the backup reads at most.
+    pub throttle: Option<u64>,
     /// Memory of the backup in bytes: pool, codec contexts and the rest.
     pub memory_bytes: u64,
     /// The backup.
@@ -69,6 +88,14 @@ pub struct Estimate {
     pub stored_bytes: Option<f64>,
 }
 
+impl Estimate {
+    /// Seconds that nine of ten runs of what counts keep to; of both in a row not less, for each is at its P90.
+    pub fn p90(&self, by: By) -> Option<f64> {
+        let of = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p90);
+        by.of(of(self.backup), of(self.restore))
+    }
+}
+
 /// What `candidate` will take.
 ///
 /// # Errors
@@ -76,7 +103,7 @@ pub struct Estimate {
 pub fn estimate(known: &Known, candidate: &Candidate) -> Result<Estimate, Unpredictable> {
     let mut stored_bytes = None;
     let mut foresee = |configuration: &Configuration| -> Result<Foreseen, Unpredictable> {
-        let intervals = interval(&known.path, configuration, &known.uncertain, known.factor.deviation)?;
+        let intervals = interval_of(&known.samples, configuration)?;
         stored_bytes.get_or_insert(intervals.stored_bytes.p50);
         Ok(Foreseen {
             seconds: known.factor.of(intervals.seconds),

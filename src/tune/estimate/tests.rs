@@ -12,7 +12,7 @@ fn known(media: f64) -> Known {
     path.media.write = Ceiling::total(media * MIB);
     path.media.read = Ceiling::total(media * MIB);
     path.evenness = 1.0;
-    Known { path, uncertain: Vec::new(), factor: Factor { middle: 1.0, deviation: 0.0, runs: 0 } }
+    Known::new(path, &[], Factor { middle: 1.0, deviation: 0.0, runs: 0 }).unwrap()
 }
 
 fn configuration(direction: Direction, mib: f64) -> Configuration {
@@ -37,6 +37,8 @@ fn candidate(mib: f64, memory_bytes: u64) -> Candidate {
         compression: Compression::None,
         stripes: 1,
         buffer_count: 32,
+        workers: 2,
+        throttle: None,
         memory_bytes,
         backup: Some(configuration(Direction::Backup, mib)),
         restore: Some(configuration(Direction::Restore, mib)),
@@ -109,4 +111,42 @@ fn a_database_is_down_for_the_last_step_of_its_move() {
     // What changes faster than it can be moved is as much as everything.
     assert!((of("full+diff", 1000.0).downtime.p50 - 20.0).abs() < 0.01);
     assert_eq!(Steps::parse("diff"), None);
+}
+
+/// At so many seconds and stored bytes; `memory_bytes` tells them apart.
+fn seen(seconds: f64, stored_bytes: f64, stripes: u64, memory_bytes: u64) -> Glance {
+    let candidate = Candidate { stripes, ..candidate(1.0, memory_bytes) };
+    Glance { candidate, seconds, stored_bytes, cpu_per_byte: 0.0, cpu_share: 0.0 }
+}
+
+#[test]
+fn of_the_fastest_the_one_with_fewer_stripes_is_advised_and_of_the_smallest_the_fastest() {
+    let mut all = [
+        seen(10.0, 50.0, 8, 1),
+        seen(10.05, 50.0, 2, 3),
+        seen(10.06, 50.0, 2, 2),
+        seen(10.2, 30.0, 1, 4),
+        seen(90.0, 30.1, 1, 5),
+        seen(20.0, 30.2, 1, 6),
+    ];
+    let ranked = |all: &[Glance]| all.iter().map(|one| one.candidate.memory_bytes).collect::<Vec<_>>();
+    rank(&mut all, Best::Fastest);
+    assert_eq!(ranked(&all), [2, 3, 1, 4, 6, 5]);
+    rank(&mut all, Best::Smallest);
+    assert_eq!(ranked(&all), [4, 6, 5, 2, 3, 1]);
+}
+
+#[test]
+fn a_throttle_for_a_share_of_the_processors_keeps_that_share() {
+    let mut known = known(100.0);
+    known.path.codecs =
+        vec![crate::tune::model::CodecCost { pack: 50.0 * MIB, ..crate::tune::model::CodecCost::none() }];
+    let free = glance(&known, candidate(1000.0, 1), By::Backup).unwrap().unwrap();
+    assert!(free.cpu_share > 0.3, "{free:?}");
+    let rate = throttle(&free, &known, 0.1).unwrap();
+    let slow = Configuration { throttle: Some(rate), ..configuration(Direction::Backup, 1000.0) };
+    let slow = Candidate { backup: Some(slow), ..candidate(1000.0, 1) };
+    let slow = glance(&known, slow, By::Backup).unwrap().unwrap();
+    assert!((slow.cpu_share - 0.1).abs() < 0.005, "{slow:?}");
+    assert_eq!(glance(&known, Candidate { restore: None, ..candidate(1.0, 1) }, By::Both).unwrap(), None);
 }

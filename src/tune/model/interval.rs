@@ -107,16 +107,24 @@ pub fn samples(path: &Path, uncertain: &[Uncertain], model_deviation: f64) -> Re
 /// The intervals of `configuration` on `path`. `model_deviation` is as for [`samples`].
 ///
 /// # Errors
-/// As [`predict`] and [`samples`]; also where a parameter leaves what is possible by its uncertainty alone.
+/// As [`samples`] and [`interval_of`].
 pub fn interval(
     path: &Path,
     configuration: &Configuration,
     uncertain: &[Uncertain],
     model_deviation: f64,
 ) -> Result<Intervals, Unpredictable> {
+    interval_of(&samples(path, uncertain, model_deviation)?, configuration)
+}
+
+/// The intervals of `configuration` over paths that were drawn before.
+///
+/// # Errors
+/// As [`predict`]; also where a parameter leaves what is possible by its uncertainty alone.
+pub fn interval_of(samples: &[Sample], configuration: &Configuration) -> Result<Intervals, Unpredictable> {
     let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
-    for Sample { path, factor } in samples(path, uncertain, model_deviation)? {
-        let foreseen = predict(&path, configuration)?;
+    for Sample { path, factor } in samples {
+        let foreseen = predict(path, configuration)?;
         seconds.push(foreseen.seconds * factor);
         stored.push(foreseen.stored_bytes);
         cpu.push(foreseen.cpu_seconds);

@@ -9,6 +9,7 @@
 mod configuration;
 mod credit;
 mod fit;
+mod headroom;
 mod interval;
 mod linear;
 mod network;
@@ -16,6 +17,7 @@ pub mod nominal;
 mod parameter;
 mod path;
 mod predict;
+mod roofline;
 mod stations;
 pub mod what_if;
 #[cfg(test)]
@@ -25,8 +27,10 @@ mod tests;
 
 pub use configuration::{Buffers, Configuration, Direction};
 pub use fit::{Fit, Free, fit};
-pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, samples};
+pub use headroom::Headroom;
+pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};
 pub use parameter::{CeilingPart, Parameter};
 pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
 pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict};
+pub use roofline::{Roofline, roofline};
 pub use stations::Limit;

@@ -30,6 +30,16 @@ impl Ceiling {
     pub fn total(rate: f64) -> Self {
         Self { total_rate: rate, ..Self::NONE }
     }
+
+    /// Seconds of a byte in an operation of `transfer_bytes` that is alone on its stream.
+    pub fn alone(&self, transfer_bytes: f64) -> f64 {
+        self.latency / transfer_bytes + 1.0 / self.stream_rate
+    }
+
+    /// Seconds of a byte on one stream where so many operations hide each other's latency.
+    pub fn of_stream(&self, in_flight: f64, transfer_bytes: f64) -> f64 {
+        (1.0 / self.stream_rate).max(self.alone(transfer_bytes) / in_flight)
+    }
 }
 
 /// A device or a heap of devices, in both directions.

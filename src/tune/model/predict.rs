@@ -84,7 +84,7 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let stations = stations(path, configuration, codec, totals);
     let unhindered = stations.flow(configuration.buffers, configuration.transfer_bytes, path.evenness);
     if unhindered.rate.is_infinite() {
-        return Err(unpredictable("path", "no stage of it has a ceiling: nothing limits the speed"));
+        return Err(unlimited());
     }
     let mut left = configuration.plain_bytes;
     let mut phases: Vec<Phase> = Vec::new();
@@ -130,8 +130,13 @@ fn unpredictable(what: impl Into<String>, why: impl Into<String>) -> Unpredictab
     Unpredictable { what: what.into(), why: why.into() }
 }
 
+/// Of a path without any ceiling.
+pub(super) fn unlimited() -> Unpredictable {
+    unpredictable("path", "no stage of it has a ceiling: nothing limits the speed")
+}
+
 /// The codec, once all numbers are known to be usable.
-fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Result<&'a CodecCost, Unpredictable> {
+pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Result<&'a CodecCost, Unpredictable> {
     let codec = path.codec(&configuration.codec).ok_or_else(|| {
         let known: Vec<&str> = path.codecs.iter().map(|codec| codec.name.as_str()).collect();
         unpredictable(

@@ -172,10 +172,8 @@ fn streams(path: &Path, configuration: &Configuration, codec: &CodecCost, side: 
         Side::Media => (Limit::Stripes, configuration.stripes, configuration.queue_depth),
     };
     let bytes = crossing(side, codec);
-    // Seconds of one byte in an operation of its own, and of one byte where `depth` operations hide each other's latency.
-    let alone = ceiling.latency / configuration.transfer_bytes + 1.0 / ceiling.stream_rate;
-    let stream = (1.0 / ceiling.stream_rate).max(alone / depth as f64);
-    let demand = bytes * stream / count as f64;
+    let alone = ceiling.alone(configuration.transfer_bytes);
+    let demand = bytes * ceiling.of_stream(depth as f64, configuration.transfer_bytes) / count as f64;
     Station { limit, demand, held: demand.max(bytes * alone) }
 }
 

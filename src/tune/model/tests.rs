@@ -335,3 +335,34 @@ fn what_cannot_be_predicted_is_named() {
     path.evenness = 1.5;
     assert!(why(&path, &configuration).starts_with("evenness"));
 }
+
+#[test]
+fn the_roofline_is_what_no_knob_changes_and_no_prediction_exceeds() {
+    let (mut path, mut configuration) = open();
+    configuration.codec = "half".into();
+    assert!(roofline(&path, &Configuration { codec: "none".into(), ..configuration.clone() }).is_err(), "no ceiling");
+    path.database.read = Ceiling { stream_rate: 50.0 * MIB, ..Ceiling::total(1000.0 * MIB) };
+    path.media.write = Ceiling { stream_rate: 30.0 * MIB, ..Ceiling::total(150.0 * MIB) };
+    configuration.throttle = Some(MIB);
+    let highest = roofline(&path, &configuration).unwrap();
+    assert_eq!(highest.limit, Limit::Media);
+    assert!(near(highest.rate, 300.0 * MIB), "150 MiB/s of stored bytes: {highest:?}");
+    path.simultaneous = Some(1.0);
+    let shared = roofline(&path, &configuration).unwrap();
+    assert_eq!(shared.limit, Limit::SharedDevice);
+    assert!(near(shared.rate, MIB / (1.0 / 1000.0 + 1.0 / 300.0)), "{shared:?}");
+    path.simultaneous = Some(1.9);
+    assert_eq!(
+        roofline(&path, &configuration).unwrap().limit,
+        Limit::Media,
+        "they share something that is in nobody's way"
+    );
+    path.machine.cores = 2.0;
+    assert_eq!(roofline(&path, &configuration).unwrap().limit, Limit::Transform, "two of 100 MiB/s");
+    configuration.throttle = None;
+    for stripes in [1, 4, 64] {
+        let asked = Configuration { stripes, database_streams: 64, ..configuration.clone() };
+        let foreseen = predict(&path, &asked).unwrap();
+        assert!(foreseen.rate <= roofline(&path, &asked).unwrap().rate * 1.0001, "{foreseen:?}");
+    }
+}

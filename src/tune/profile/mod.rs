@@ -1,6 +1,8 @@
 //! Profiles: what calibration has measured of a machine, as a file with a name. The fields and their units are in `docs/CALIBRATION.md`.
 
 mod bounds;
+mod headroom;
+mod here;
 mod machine;
 mod path;
 mod stored;
@@ -9,6 +11,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use super::statistics::median;
+
+pub use here::{DEFAULT, Whereabouts, for_job, of_this_machine};
 pub use machine::Machine;
 pub use path::{Asked, Calibrated};
 pub use stored::{check_name, directory, load, save};
@@ -216,14 +221,6 @@ impl Round {
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds
     }
-}
-
-/// The median; `None` of none.
-pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    Some((sorted[last / 2] + sorted[sorted.len() / 2]) / 2.0)
 }
 
 /// Bytes per second: the median of rounds.

@@ -6,11 +6,14 @@ use std::path::{Path as FilePath, PathBuf};
 
 use fullbore_core::plan::FIXED_MEMORY;
 
-use super::{Cell, CodecCell, Order, Place, Profile, Round, Way, median, rate};
+use super::{Cell, CodecCell, Order, Place, Profile, Round, Way, rate};
 use crate::tune::model::{Ceiling, CeilingPart, CodecCost, Machine, Parameter, Path, Side, Uncertain, Way as ModelWay};
+use crate::tune::statistics::median;
 
 /// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
 const LEAST_DEVIATION: f64 = 0.01;
+/// Rates of one group differ by so much at most, as a share: more than what rounds of one volume under one cap differ by.
+const ALIKE: f64 = 0.05;
 /// Beyond this a parameter is only known to its order of magnitude.
 const MOST_DEVIATION: f64 = 1.0;
 /// Two places that do so much of the sum or more share nothing that would limit a job (2: they do not disturb each other at all).
@@ -63,6 +66,7 @@ impl Profile {
                 used.insert((side == Side::Database, way == Way::Read), found);
             }
         }
+        made.path.evenness = self.evenness(used.values().flatten().copied());
         let of = |database, read| used.get(&(database, read)).map_or(&[][..], Vec::as_slice);
         self.add_simultaneous(&mut made, of(true, true), of(false, false));
         self.add_codecs(&mut made);
@@ -88,7 +92,7 @@ impl Profile {
     }
 
     /// The place that tells about a path: by its name, else by its device.
-    fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
+    pub(super) fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
         let (real, device) = resolved(asked);
         let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
         let kinship = |place: &Place| {
@@ -153,6 +157,25 @@ impl Profile {
             made.path.fixed.commit = commit;
             made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
         }
+    }
+
+    /// How regular these places serve operations. Of regular ones as many end in each round; of those that take exponential times their number `n` has the
+    /// variance `n`. What the variance is of the number (the index of dispersion) is the squared coefficient of variation of the times.
+    fn evenness(&self, places: impl Iterator<Item = usize>) -> f64 {
+        let cells = places.flat_map(|at| {
+            let place = &self.places[at];
+            [Way::Read, Way::Write].into_iter().flat_map(|way| cells_that_count(place, way))
+        });
+        let dispersion = |cell: &Cell| {
+            let rates: Vec<f64> = cell.rounds.iter().map(Round::rate).collect();
+            let bytes = cell.rounds.iter().map(|round| round.bytes as f64).sum::<f64>() / rates.len() as f64;
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let freedom = rates.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
+            let squares: f64 = rates.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum();
+            Some(squares / freedom as f64 * bytes / cell.shape.block_bytes as f64)
+        };
+        // The median: a round that something else on the machine disturbed says nothing of how the place serves.
+        median(cells.filter_map(dispersion)).map_or(0.0, |dispersion| (1.0 - dispersion).clamp(0.0, 1.0))
     }
 
     /// Where each place of the media shares something with the database's, what they do of the sum; the least of it.
@@ -253,20 +276,16 @@ pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
 
 fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
     let cells = cells_that_count(place, way);
-    let fastest =
-        |cells: &[&Cell]| cells.iter().copied().max_by(|one, other| one.rate().total_cmp(&other.rate())).cloned();
-    let best = fastest(&cells)?;
-    let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
-    let far = |cell: &&&Cell| (cell.shape.block_bytes as f64 / transfer.max(1) as f64).ln().abs();
-    let nearest = |cells: &[&Cell]| {
-        let block = cells.iter().min_by(|one, other| far(one).total_cmp(&far(other)))?.shape.block_bytes;
-        Some(cells.iter().copied().filter(|cell| cell.shape.block_bytes == block).cloned().collect::<Vec<Cell>>())
-    };
-    let stream = nearest(&alone).and_then(|cells| fastest(&cells.iter().collect::<Vec<_>>()));
-    let stream_rate = stream.as_ref().unwrap_or(&best).rate();
-    let shallow: Vec<&Cell> = alone.iter().copied().filter(|cell| cell.shape.queue_depth == 1).collect();
-    let shallow = nearest(&shallow).and_then(|cells| cells.into_iter().next());
     let deviation = deviation_of(place.cells.iter().filter(|cell| cell.shape.way == way).map(|cell| &cell.rounds));
+    let total_rate = ceiling(&cells, transfer)?;
+    let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
+    let stream_rate = ceiling(&alone, transfer).unwrap_or(total_rate);
+    let far = |cell: &Cell| (cell.shape.block_bytes as f64 / transfer.max(1) as f64).ln().abs();
+    // Of two blocks that are as far the larger one: it says less of the small operations that a job does not use.
+    let nearer = |one: &&&Cell, other: &&&Cell| {
+        far(one).total_cmp(&far(other)).then(other.shape.block_bytes.cmp(&one.shape.block_bytes))
+    };
+    let shallow = alone.iter().filter(|cell| cell.shape.queue_depth == 1).min_by(nearer);
     let (latency, latency_deviation) = shallow.map_or((0.0, 0.0), |cell| {
         let block = cell.shape.block_bytes as f64;
         let (whole, transfer) = (block / cell.rate(), block / stream_rate);
@@ -274,9 +293,10 @@ fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
         // Two times that are each uncertain, and their difference.
         (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
     });
+    let best = cells.iter().max_by(|one, other| one.rate().total_cmp(&other.rate()))?;
     let direct_alone = alone.iter().filter(|cell| cell.shape.direct).flat_map(|cell| &cell.rounds);
     Some(Measured {
-        ceiling: Ceiling { stream_rate, total_rate: best.rate(), latency, burst: None },
+        ceiling: Ceiling { stream_rate, total_rate, latency, burst: None },
         deviation,
         latency_deviation,
         cpu_per_byte: median(best.rounds.iter().map(|round| round.cpu_seconds / round.bytes as f64)).unwrap_or(0.0),
@@ -284,7 +304,32 @@ fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
     })
 }
 
-fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f64 {
+/// Bytes per second of these cells at most, in operations of `transfer` bytes: what they agree upon, but not more operations than the cell with most of
+/// them; larger ones than `transfer` do not tell how many there could be.
+fn ceiling(cells: &[&Cell], transfer: u64) -> Option<f64> {
+    let small = cells.iter().filter(|cell| cell.shape.block_bytes <= transfer);
+    let operations = small.map(|cell| cell.rate() / cell.shape.block_bytes as f64).reduce(f64::max);
+    let by_operations = operations.map_or(f64::INFINITY, |operations| operations * transfer as f64);
+    Some(agreed(cells)?.min(by_operations))
+}
+
+/// The highest rate that rounds agree upon: of the groups of rounds that are alike, the fastest which has at least half as many as the largest group. The
+/// fastest round of many is too fast by chance. Rounds at less than half of it are of ways that do not use the place fully, and no group.
+fn agreed(cells: &[&Cell]) -> Option<f64> {
+    let mut rates: Vec<f64> = cells.iter().flat_map(|cell| cell.rounds.iter().map(Round::rate)).collect();
+    rates.sort_by(|one, other| other.total_cmp(one));
+    let fastest = *rates.first()?;
+    let group = |at: usize| {
+        let alike = rates[at..].iter().take_while(|rate| **rate >= rates[at] * (1.0 - ALIKE)).count();
+        &rates[at..at + alike]
+    };
+    let groups: Vec<&[f64]> = (0..rates.len()).take_while(|at| rates[*at] >= fastest / 2.0).map(group).collect();
+    let largest = groups.iter().map(|group| group.len()).max()?;
+    let found = groups.into_iter().find(|group| 2 * group.len() >= largest)?;
+    Some(found.iter().sum::<f64>() / found.len() as f64)
+}
+
+pub(super) fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f64 {
     let rates: Vec<Vec<f64>> = cells.map(|rounds| rounds.iter().map(Round::rate).collect()).collect();
     deviation(rates.iter().map(Vec::as_slice))
 }

@@ -56,6 +56,25 @@ fn profile() -> Profile {
     profile
 }
 
+#[test]
+fn headroom_is_told_by_cells_that_differ_in_their_streams_alone() {
+    let at = |name: &str| Whereabouts::At(name.into());
+    let mut profile = profile();
+    let media = profile.headroom(&[at("/nowhere/a/x")], Way::Write);
+    assert!(near(media.streams, 3.0) && media.devices == 1, "{media:?}");
+    assert!((media.noise - 1.03).abs() < 0.01, "{media:?}");
+    assert!(near(media.worth(1.0), 3.0) && near(media.worth(4.0), 4.0));
+    // The fastest of many cells with one stream was lucky, and says nothing of several.
+    profile.places[1].cells.push(cell(Way::Write, (2 * MIB, 4, 2), &[900.0 * MB; 2]));
+    assert!(near(profile.headroom(&[at("/nowhere/a")], Way::Write).streams, 3.0));
+    let scattered = cell(Way::Write, (4 * MIB, 4, 1), &[100.0 * MB, 400.0 * MB]);
+    profile.places[1].cells.push(scattered);
+    let noisy = profile.headroom(&[at("/nowhere/a")], Way::Write);
+    assert!(noisy.noise > 3.0 && near(noisy.worth(1.0), 1.0), "{noisy:?}");
+    let unknown = profile.headroom(&[at("/elsewhere")], Way::Write);
+    assert!(unknown.devices == 0 && near(unknown.worth(2.0), 2.0), "{unknown:?}");
+}
+
 const DATABASE: Option<&str> = Some("/nowhere/data/app.db");
 
 fn near(value: f64, expected: f64) -> bool {
@@ -75,6 +94,57 @@ fn the_path_of_a_profile_has_the_ceilings_that_were_measured() {
     assert!(near(made.path.machine.checksum, 4.0 / (20_000.0 * MB)));
     assert!(made.path.codec("none").is_some());
     assert_eq!(made.path.machine.cores, 4.0);
+}
+
+/// Of a place with these cells, in operations of so many bytes.
+fn ceiling_of(cells: Vec<Cell>, transfer_bytes: u64) -> crate::tune::model::Ceiling {
+    let mut profile = profile();
+    profile.places[0].cells = cells;
+    profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes }).path.database.read
+}
+
+#[test]
+fn a_round_that_is_too_fast_by_chance_is_not_the_ceiling_but_one_way_that_is_faster_again_and_again_is() {
+    let cells = |fast: &[f64]| {
+        let mut cells: Vec<Cell> =
+            (2..7).map(|depth| cell(Way::Read, (MIB, depth, 1), &[57.0 * MB, 58.0 * MB])).collect();
+        cells.push(cell(Way::Read, (MIB, 1, 1), fast));
+        cells
+    };
+    assert!(near(ceiling_of(cells(&[57.0 * MB, 80.0 * MB]), MIB).total_rate, 57.454545 * MB));
+    assert!(near(ceiling_of(cells(&[80.0 * MB; 5]), MIB).total_rate, 80.0 * MB));
+}
+
+#[test]
+fn a_volume_with_a_cap_of_operations_is_slower_in_small_ones() {
+    let cells = || {
+        vec![
+            cell(Way::Read, (64 << 10, 32, 1), &[20.0 * MB; 2]),
+            cell(Way::Read, (MIB, 4, 1), &[100.0 * MB; 2]),
+            cell(Way::Read, (4 * MIB, 4, 1), &[100.0 * MB; 2]),
+        ]
+    };
+    assert!(near(ceiling_of(cells(), MIB).total_rate, 100.0 * MB));
+    assert!(near(ceiling_of(cells(), 256 << 10).total_rate, 80.0 * MB));
+    assert!(near(ceiling_of(cells(), 64 << 10).stream_rate, 20.0 * MB));
+    let large = || cells().split_off(1);
+    assert!(
+        near(ceiling_of(large(), 64 << 10).total_rate, 100.0 * MB),
+        "how many small ones there could be is not known"
+    );
+}
+
+#[test]
+fn service_is_even_where_rounds_of_few_operations_are_alike() {
+    let evenness = |rates: &[f64]| {
+        let mut profile = profile();
+        profile.places.iter_mut().for_each(|place| place.cells = vec![cell(Way::Read, (MIB, 4, 1), rates)]);
+        profile.path(&Asked { database: DATABASE, media: &[], transfer_bytes: MIB }).path.evenness
+    };
+    // 100 operations in a round: of exponential ones the number scatters by a tenth.
+    assert!(evenness(&[100.0 * MB, 101.0 * MB]) > 0.99);
+    assert!(evenness(&[90.0 * MB, 110.0 * MB]) < 0.01);
+    assert_eq!(evenness(&[100.0 * MB]), 0.0, "one round says nothing");
 }
 
 #[test]

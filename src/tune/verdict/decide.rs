@@ -1,19 +1,21 @@
 //! Which stage was the limit: the rules of `docs/VERDICT.md`, in their order.
 
-use super::{Direction, Evidence, Limit, Use, Verdict, path};
+use fullbore_core::meter::Stage;
+
+use super::{Direction, Evidence, Limit, Use, Verdict, path, queue};
 use crate::tune::model::{self, predict};
 use crate::units::show_bytes;
 
 /// From this use on a stage is busy most of the time.
 const MOST: f64 = 0.5;
 /// From this use on a stage is the limit whatever the buffers: more of them would bring little.
-const FULL: f64 = 0.8;
+pub const FULL: f64 = 0.8;
 /// From this use on threads wait for processors.
 const PROCESSORS_FULL: f64 = 0.9;
 /// Workers that had a processor for less of their busy time have waited for one.
 pub const CLEARLY_COMPUTING: f64 = 0.8;
 /// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
-const CLEARLY_LESS: f64 = 0.7;
+pub const CLEARLY_LESS: f64 = 0.7;
 
 /// The verdict without its what-if lines.
 pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
@@ -37,6 +39,8 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
         Limit::None
     } else if let Some(family) = stripe {
         Limit::Stripe(family)
+    } else if queue::shallow(evidence, lead, most).is_some() {
+        Limit::Queue
     } else {
         Limit::Stage(lead)
     };
@@ -54,6 +58,8 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
         fixed_share,
         of_limit: evidence.measured_limit.filter(|limit| *limit > 0.0).map(|limit| job_rate / limit),
         uses,
+        calibrated: None,
+        one_device: evidence.one_device,
         what_if: Vec::new(),
     })
 }
@@ -69,11 +75,8 @@ fn uses(evidence: &Evidence<'_>) -> Vec<Use> {
         let share = share.clamp(0.0, 1.0);
         Use { name, share, ceiling: rate / share }
     };
-    let busiest = |at: usize| {
-        let threads = evidence.stages[at].threads.iter();
-        threads.map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max) / evidence.moving_s
-    };
-    let mut uses: Vec<Use> = (0..3).map(|at| of(evidence.stages[at].name, busiest(at))).collect();
+    let busiest = |stage: &Stage| path::busiest(stage) / evidence.moving_s;
+    let mut uses: Vec<Use> = evidence.stages[..3].iter().map(|stage| of(stage.name, busiest(stage))).collect();
     let elapsed = evidence.elapsed_s.max(evidence.moving_s);
     uses.push(of("processors", evidence.processor_s / (evidence.processors.max(1.0) * elapsed)));
     if let Some(throttle) = evidence.setup.as_ref().and_then(|setup| setup.throttle) {
@@ -129,8 +132,9 @@ fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
 /// True where there are fewer buffers than the stages could hold at once, as the model sees it, and none of them is busy all the time.
 fn has_too_few_buffers(evidence: &Evidence<'_>, most: f64) -> bool {
     let held_by_pool = || {
-        let (path, configuration) = path::of(evidence)?;
-        Some(predict(&path, &configuration).ok()?.phases.first()?.limit == model::Limit::Pool)
+        // What a profile knows changes what is advised, not what was.
+        let own = path::of_accounts(evidence)?;
+        Some(predict(&own.path, &own.configuration).ok()?.phases.first()?.limit == model::Limit::Pool)
     };
     most < FULL && held_by_pool() == Some(true)
 }
@@ -142,6 +146,7 @@ fn name(limit: Limit, uses: &[Use]) -> &'static str {
         Limit::Processor => "processor",
         Limit::Throttle => "throttle",
         Limit::Pool => "pool",
+        Limit::Queue => "shallow queue",
         Limit::FixedCosts => "fixed costs",
         Limit::None => "none",
     }
@@ -154,7 +159,8 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
     let (stages, processors) = (shares(&uses[..3]), 100.0 * uses[PROCESSORS].share);
     match limit {
         Limit::Stage(_) => {
-            format!("busy most of its time ({stages}){}{}", next(uses, lead), without_processor(evidence, lead))
+            let (next, waited) = (next(uses, lead), without_processor(evidence, lead));
+            format!("busy most of its time ({stages}){next}{waited}{}", shared(evidence, lead))
         }
         Limit::Stripe(at) => {
             let threads = &evidence.stages[lead].threads;
@@ -173,6 +179,10 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
         Limit::Throttle => {
             let rate = evidence.setup.as_ref().and_then(|setup| setup.throttle).unwrap_or_default();
             format!("--throttle {}/s, used to {:.0} % ({stages})", show_bytes(rate as u64), 100.0 * uses[4].share)
+        }
+        Limit::Queue => {
+            let numbers = evidence.raw_media.map(|raw| queue::why(evidence, lead, raw)).unwrap_or_default();
+            format!("{numbers} ({stages})")
         }
         Limit::Pool => format!("too few buffers to keep a stage busy ({stages})"),
         Limit::FixedCosts => {
@@ -196,6 +206,15 @@ fn next(uses: &[Use], lead: usize) -> String {
             format!("; next {}, at {:.1} times this speed", next.name, 1.0 / next.share)
         }
         _ => String::new(),
+    }
+}
+
+/// One device that is read and written at once is slower in each direction than it would be in one alone.
+fn shared(evidence: &Evidence<'_>, lead: usize) -> String {
+    if evidence.one_device && lead != TRANSFORM {
+        "; database and media share one device".to_owned()
+    } else {
+        String::new()
     }
 }
 

@@ -1,9 +1,12 @@
 //! The verdict: what was the limit of a job, the numbers that say so, and what another configuration would have changed. Pure: accounts in,
 //! a [`Verdict`] out. The rules and what they cannot know are in `docs/VERDICT.md`.
 
+mod beyond;
 mod decide;
+mod known;
 mod live;
 mod path;
+mod queue;
 mod setup;
 #[cfg(test)]
 mod tests;
@@ -11,9 +14,11 @@ mod what_if;
 
 use fullbore_core::meter::Stage;
 
-use super::model::{Direction, Path};
+use super::model::Direction;
 
+pub use known::{CalibratedLimit, Elsewhere, Known};
 pub use live::{Interval, interval};
+pub use queue::RawMedia;
 pub use setup::Setup;
 pub use what_if::WhatIf;
 
@@ -40,8 +45,14 @@ pub struct Evidence<'a> {
     pub setup: Option<Setup>,
     /// What the path can do, in plain bytes per second, where that was measured.
     pub measured_limit: Option<f64>,
-    /// A calibrated path, for what these accounts cannot know.
-    pub profile: Option<&'a Path>,
+    /// What the families' devices can do without the job, where that was measured in this run.
+    pub raw_media: Option<RawMedia>,
+    /// Of a plain byte, how much the codec took: less where bytes are zero, free or unchanged.
+    pub data_share: f64,
+    /// The database and families of it are on one device, as far as their paths tell.
+    pub one_device: bool,
+    /// A profile, for what these accounts cannot know.
+    pub profile: Option<&'a Known>,
 }
 
 /// What set the speed of a job.
@@ -57,6 +68,8 @@ pub enum Limit {
     Throttle,
     /// Too few buffers to keep any stage busy.
     Pool,
+    /// The families' devices could do more with more in flight, or longer operations.
+    Queue,
     /// What does not depend on the amount of data.
     FixedCosts,
     /// No stage was busy for most of the time.
@@ -93,6 +106,10 @@ pub struct Verdict {
     pub fixed_share: f64,
     /// The job's speed as a share of the limit that was measured.
     pub of_limit: Option<f64>,
+    /// What no configuration exceeds on these places, as a profile sees it.
+    pub calibrated: Option<CalibratedLimit>,
+    /// The database and families of it are on one device, as far as their paths tell.
+    pub one_device: bool,
     /// What another configuration would have changed.
     pub what_if: Vec<WhatIf>,
 }
@@ -100,6 +117,9 @@ pub struct Verdict {
 /// The verdict on a job; `None` where nothing moved.
 pub fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
     let mut verdict = decide::decide(evidence)?;
-    verdict.what_if = what_if::lines(evidence, verdict.limit);
+    let job_rate = evidence.plain_bytes / evidence.elapsed_s.max(evidence.moving_s);
+    let configuration = evidence.setup.as_ref().map(|setup| path::configuration(evidence, setup));
+    verdict.calibrated = configuration.and_then(|configuration| known::limit(evidence, &configuration, job_rate));
+    verdict.what_if = what_if::lines(evidence, &verdict);
     Some(verdict)
 }

@@ -1,8 +1,9 @@
-//! A path for the model out of a job's own accounts: what each stage took for a byte, and nothing that the job has not seen.
+//! A path for the model out of a job's own accounts: what each stage took for a byte; and from a profile what the job has not seen.
 
 use fullbore_core::meter::Stage;
 
-use super::{Direction, Evidence, Setup};
+use super::known::{Known, path_of_job, sides};
+use super::{Evidence, Setup};
 use crate::tune::model::{Ceiling, CodecCost, Configuration, FixedCosts, Path, Side, predict};
 
 /// What the model gives for the job itself may be off by so much, as a logarithm: 25 %. Beyond, the accounts are not what it takes them for.
@@ -10,21 +11,36 @@ const CREDIBLE: f64 = 0.223;
 /// Steps of the search for the evenness: to one in a million.
 const HALVINGS: usize = 20;
 
-/// The path of this job and its configuration; `None` where the accounts are not enough for it, or say something else than the model.
-pub fn of(evidence: &Evidence<'_>) -> Option<(Path, Configuration)> {
-    let setup = evidence.setup.as_ref()?;
-    let direction = evidence.direction;
-    let (media, database) = match direction {
-        Direction::Backup => (&evidence.stages[2], &evidence.stages[0]),
-        Direction::Restore => (&evidence.stages[0], &evidence.stages[2]),
-    };
-    let (stripes, database_streams) = (active(media), active(database));
-    let configuration = Configuration {
-        direction,
+/// The path of a job and its configuration; the model gives the job's own speed for them.
+#[derive(Debug, Clone)]
+pub struct Own<'a> {
+    /// What its stages took.
+    pub path: Path,
+    /// What it was asked for.
+    pub configuration: Configuration,
+    /// The profile, where its ceilings are in the path.
+    pub known: Option<&'a Known>,
+}
+
+/// By the job's accounts alone; `None` where they are not enough for it, or say something else than the model.
+pub fn of_accounts<'a>(evidence: &Evidence<'a>) -> Option<Own<'a>> {
+    made(evidence, None)
+}
+
+/// The same with what a profile knows, where the model gives the job's speed with it.
+pub fn of<'a>(evidence: &Evidence<'a>) -> Option<Own<'a>> {
+    evidence.profile.and_then(|known| made(evidence, Some(known))).or_else(|| of_accounts(evidence))
+}
+
+/// What was asked of the path.
+pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
+    let (media, database) = sides(evidence);
+    Configuration {
+        direction: evidence.direction,
         plain_bytes: evidence.plain_bytes,
         bytes_besides: 0.0,
-        stripes,
-        database_streams,
+        stripes: active(media),
+        database_streams: active(database),
         queue_depth: setup.queue_depth.max(1),
         workers: setup.workers.max(1),
         buffers: setup.buffers,
@@ -32,20 +48,38 @@ pub fn of(evidence: &Evidence<'_>) -> Option<(Path, Configuration)> {
         codec: setup.codec.clone(),
         encrypted: false, // What the cipher takes is in the workers' account.
         throttle: setup.throttle,
+    }
+}
+
+fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>> {
+    let setup = evidence.setup.as_ref()?;
+    let direction = evidence.direction;
+    let (media, database) = sides(evidence);
+    let configuration = configuration(evidence, setup);
+    let measured = known.map(|known| path_of_job(evidence, setup, known));
+    let shared = measured.as_ref().filter(|measured| evidence.one_device && measured.simultaneous.is_some());
+    let total = |side: Side, stream_rate: f64, streams: u64| match (shared, known) {
+        // What one device does of both is known of its own figures only.
+        (Some(measured), _) => measured.side(side).ceiling(direction.way(side)).total_rate,
+        // Else the device is what it was in the job, and the profile says how much of it the job has used.
+        (None, Some(known)) => stream_rate * known.headroom(side).worth(streams as f64),
+        (None, None) => f64::INFINITY,
     };
     let mut path = Path::unlimited(evidence.processors.max(1.0));
-    path.codecs = codecs(evidence, setup, media.account.bytes as f64 / evidence.plain_bytes);
-    *path.database.ceiling_mut(direction.way(Side::Database)) = Ceiling {
-        stream_rate: stream_rate(database, database_streams, evidence.plain_bytes),
-        total_rate: known_total(evidence, Side::Database),
-        ..Ceiling::NONE
+    path.codecs = codecs(evidence, setup, media.account.bytes as f64 / evidence.plain_bytes, measured.as_ref());
+    path.simultaneous = shared.and_then(|measured| measured.simultaneous);
+    let rate = stream_rate(database, configuration.database_streams, evidence.plain_bytes);
+    let total_rate = total(Side::Database, rate, configuration.database_streams);
+    *path.database.ceiling_mut(direction.way(Side::Database)) =
+        Ceiling { stream_rate: rate, total_rate, ..Ceiling::NONE };
+    let rate = stream_rate(media, configuration.stripes, media.account.bytes as f64);
+    let latency = latency(setup.in_flight.min(setup.queue_depth as f64), setup.transfer_bytes as f64, rate);
+    *path.media.ceiling_mut(direction.way(Side::Media)) = Ceiling {
+        stream_rate: rate,
+        total_rate: total(Side::Media, rate, configuration.stripes),
+        latency,
+        burst: None,
     };
-    let rate = stream_rate(media, stripes, media.account.bytes as f64);
-    // A device that has several operations in flight holds their buffers, each for longer than its bytes take: Little's law.
-    let deep = (setup.in_flight.min(setup.queue_depth as f64) - 1.0).max(0.0);
-    let latency = if rate.is_finite() { deep * setup.transfer_bytes as f64 / rate } else { 0.0 };
-    *path.media.ceiling_mut(direction.way(Side::Media)) =
-        Ceiling { stream_rate: rate, total_rate: known_total(evidence, Side::Media), latency, burst: None };
     // Processor time that is not the workers' own, on the source's bytes: the model has one budget for all.
     let workers_busy = evidence.stages[1].account.busy.as_secs_f64();
     let rest = (evidence.processor_s - workers_busy).max(0.0);
@@ -53,7 +87,17 @@ pub fn of(evidence: &Evidence<'_>) -> Option<(Path, Configuration)> {
     path.machine.read = rest.min(evidence.processors * evidence.moving_s) / source_bytes;
     path.fixed = FixedCosts { start: (evidence.elapsed_s - evidence.moving_s).max(0.0), ..FixedCosts::default() };
     path.evenness = evenness(&mut path, &configuration, evidence.plain_bytes / evidence.moving_s)?;
-    Some((path, configuration))
+    Some(Own { path, configuration, known })
+}
+
+/// A device that has several operations in flight holds their buffers, each for longer than its bytes take: Little's law.
+pub fn latency(in_flight: f64, transfer_bytes: f64, stream_rate: f64) -> f64 {
+    if stream_rate.is_finite() { (in_flight - 1.0).max(0.0) * transfer_bytes / stream_rate } else { 0.0 }
+}
+
+/// Busy seconds of the thread that was busy longest.
+pub fn busiest(stage: &Stage) -> f64 {
+    stage.threads.iter().map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max)
 }
 
 /// Threads that had something to do.
@@ -63,19 +107,13 @@ fn active(stage: &Stage) -> u64 {
 
 /// Bytes per second of one of so many streams, such that the busiest thread is what all of them are.
 fn stream_rate(stage: &Stage, streams: u64, bytes: f64) -> f64 {
-    let busiest = stage.threads.iter().map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max);
+    let busiest = busiest(stage);
     if busiest > 0.0 { (bytes / busiest / streams as f64).max(f64::MIN_POSITIVE) } else { f64::INFINITY }
 }
 
-/// What a side can do in all, where a profile says so.
-fn known_total(evidence: &Evidence<'_>, side: Side) -> f64 {
-    let ceiling = |path: &Path| path.side(side).ceiling(evidence.direction.way(side)).total_rate;
-    evidence.profile.map_or(f64::INFINITY, ceiling)
-}
-
 /// The codec as it was, and those that a profile compares it with.
-fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64) -> Vec<CodecCost> {
-    let busiest = evidence.stages[1].threads.iter().map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max);
+fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64, measured: Option<&Path>) -> Vec<CodecCost> {
+    let busiest = busiest(&evidence.stages[1]);
     // More workers than processors wait for these while they seem to be busy.
     let running = (setup.workers.max(1) as f64).min(evidence.processors.max(1.0));
     let seconds = busiest * running / evidence.plain_bytes;
@@ -87,16 +125,15 @@ fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64) -> Vec<Code
         stored_share: stored_share.max(f64::MIN_POSITIVE),
         context_bytes,
     };
-    let known = evidence.profile.and_then(|profile| Some((profile, profile.codec(&setup.codec)?)));
-    let others = known.into_iter().flat_map(|(profile, measured)| {
-        let own = own.clone();
-        let others = profile.codecs.iter().filter(|codec| codec.name != measured.name);
-        others.map(move |other| CodecCost {
+    let known = measured.and_then(|measured| Some((measured, measured.codec(&setup.codec)?)));
+    let others = known.into_iter().flat_map(|(measured, same)| {
+        let others = measured.codecs.iter().filter(|codec| codec.name != same.name);
+        others.map(|other| CodecCost {
             name: other.name.clone(),
             // What the workers do besides stays as it was.
-            pack: (own.pack - measured.pack).max(0.0) + other.pack,
-            unpack: (own.unpack - measured.unpack).max(0.0) + other.unpack,
-            stored_share: (own.stored_share * other.stored_share / measured.stored_share).max(f64::MIN_POSITIVE),
+            pack: (own.pack - same.pack).max(0.0) + other.pack,
+            unpack: (own.unpack - same.unpack).max(0.0) + other.unpack,
+            stored_share: other.stored_share,
             context_bytes: other.context_bytes,
         })
     });

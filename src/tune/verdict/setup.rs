@@ -27,10 +27,12 @@ pub struct Setup {
     pub codec_bytes: u64,
     /// `--throttle` in plain bytes per second.
     pub throttle: Option<f64>,
+    /// Blocks are encrypted.
+    pub encrypted: bool,
 }
 
 impl Setup {
-    /// Of a backup. What was in flight is known at its end.
+    /// Of a backup that is not encrypted. What was in flight is known at its end.
     pub fn of_backup(plan: &Plan, codec: &str, differential: bool) -> Self {
         let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
         Self {
@@ -45,10 +47,11 @@ impl Setup {
             transfer_bytes: plan.transfer_size.into(),
             codec_bytes: plan.codec_bytes,
             throttle: plan.throttle.map(|rate| rate as f64),
+            encrypted: false,
         }
     }
 
-    /// Of the unpacking of so many families; their codec is known when they are open.
+    /// Of the unpacking of so many families; their codec and cipher are known when they are open.
     pub fn of_unpacking(plan: &UnpackPlan, families: usize) -> Self {
         let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
         Self {
@@ -62,6 +65,7 @@ impl Setup {
             transfer_bytes: plan.transfer_size.into(),
             codec_bytes: 0,
             throttle: None,
+            encrypted: false,
         }
     }
 }

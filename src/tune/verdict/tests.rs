@@ -5,7 +5,7 @@ use std::time::Duration;
 use fullbore_core::meter::{Account, Stage};
 
 use super::*;
-use crate::tune::model::{Buffers, CodecCost};
+use crate::tune::model::{Buffers, Ceiling, CodecCost, Headroom, Path};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -34,6 +34,7 @@ fn setup() -> Setup {
         transfer_bytes: 1 << 20,
         codec_bytes: 2 << 20,
         throttle: None,
+        encrypted: false,
     }
 }
 
@@ -59,6 +60,9 @@ fn evidence(stages: &[Stage]) -> Evidence<'_> {
         plain_bytes: 1000.0 * MIB,
         setup: Some(setup()),
         measured_limit: None,
+        raw_media: None,
+        data_share: 1.0,
+        one_device: false,
         profile: None,
     }
 }
@@ -208,10 +212,69 @@ fn the_speed_is_compared_with_a_limit_that_was_measured() {
     assert!((verdict.of_limit.unwrap() - 1.0 / 1.05).abs() < 1e-6, "all of the job's time counts");
 }
 
-/// What calibration knows: the media do 90 MiB/s together, and three codecs.
-fn profile() -> Path {
+/// One family of 50 MB/s, in flight what the plan let it have: one operation of 64 KiB.
+fn shallow(stages: &[Stage]) -> Evidence<'_> {
+    let setup = Setup {
+        codec: "none".into(),
+        queue_depth: 1,
+        transfer_bytes: 64 << 10,
+        buffers: Buffers::Through(9),
+        buffer_count: 13,
+        least_buffers: 9,
+        ..setup()
+    };
+    let raw_media = Some(RawMedia { rate: 90.0 * MIB, queue_depth: 8, transfer_bytes: 1 << 20 });
+    Evidence { setup: Some(setup), raw_media, devices: vec!["mnt/1".into()], ..evidence(stages) }
+}
+
+/// 500 MiB to one family in ten seconds.
+fn one_family(sink: f64) -> Vec<Stage> {
+    let bytes = 500.0 * MIB;
+    vec![stage("source", bytes, 2, 0.1), stage("transform", bytes, 2, 0.02), stage("sink", bytes, 1, sink)]
+}
+
+#[test]
+fn devices_that_could_do_more_with_more_in_flight_are_named_with_the_flags_that_were_measured() {
+    let stages = one_family(0.99);
+    let verdict = verdict(&shallow(&stages)).unwrap();
+    assert_eq!((verdict.name, verdict.limit), ("shallow queue", Limit::Queue));
+    let numbers = "50.0 MiB/s, 1 in flight of 64.0 KiB each; the raw path of this run gave 90.0 MiB/s with 8 in flight of 1.0 MiB each";
+    assert!(verdict.why.contains(numbers), "{}", verdict.why);
+    let lines = said(&verdict.what_if);
+    assert_eq!(lines, ["--queue-depth 8 --max-transfer-size 1MiB --buffer-count 19 → 1.80×, 18.2 MiB more"]);
+}
+
+#[test]
+fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_that_is_not_full_is_no_queue() {
+    let stages = one_family(0.99);
+    let shallow = shallow(&stages);
+    let with = |raw: Option<RawMedia>, setup: Option<Setup>| {
+        let setup = setup.or_else(|| shallow.setup.clone());
+        verdict(&Evidence { raw_media: raw, setup, ..shallow.clone() }).unwrap().name
+    };
+    let raw = shallow.raw_media;
+    assert_eq!(with(None, None), "sink", "nobody knows");
+    assert_eq!(with(raw.map(|raw| RawMedia { rate: 55.0 * MIB, ..raw }), None), "sink");
+    let same = |raw: RawMedia| RawMedia { queue_depth: 1, transfer_bytes: 64 << 10, ..raw };
+    assert_eq!(with(raw.map(same), None), "sink", "the same queue: something else slowed it down");
+    let deep = |in_flight| shallow.setup.clone().map(|setup| Setup { queue_depth: 8, in_flight, ..setup });
+    assert_ne!(with(raw, deep(2.0)), "shallow queue");
+    let mut blocked = stages.clone();
+    blocked[0].account.blocked = Duration::from_secs(19);
+    let few = Evidence { setup: deep(2.0), stages: &blocked, ..shallow.clone() };
+    let few = verdict(&few).unwrap();
+    assert_eq!(few.name, "pool");
+    assert!(said(&few.what_if)[0].starts_with("--max-transfer-size 1MiB --buffer-count 19 → 1.80×"), "{few:?}");
+    assert_eq!(with(raw, deep(7.5)), "shallow queue", "its transfers are shorter");
+    let throttled = shallow.setup.clone().map(|setup| Setup { throttle: Some(60.0 * MIB), ..setup });
+    assert_ne!(with(raw, throttled), "shallow queue");
+}
+
+/// What calibration knows: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.
+fn known() -> Known {
     let mut path = Path::unlimited(8.0);
-    path.media.write.total_rate = 90.0 * MIB;
+    path.database.read = Ceiling { stream_rate: 300.0 * MIB, ..Ceiling::total(400.0 * MIB) };
+    path.media.write = Ceiling { stream_rate: 40.0 * MIB, latency: 1.0 / 40.0, ..Ceiling::total(90.0 * MIB) };
     let codec = |name: &str, mib_per_s: f64, stored_share| CodecCost {
         name: name.into(),
         pack: 1.0 / (mib_per_s * MIB),
@@ -220,21 +283,150 @@ fn profile() -> Path {
         context_bytes: MIB,
     };
     path.codecs = vec![codec("lz4", 60.0, 0.5), codec("zstd:1", 55.0, 0.3), codec("zstd:9", 5.0, 0.25)];
-    path
+    let directories = (1..=4).map(|family| format!("mnt/{family}")).collect();
+    let database = Headroom { devices: 1, streams: 1.5, noise: 1.05 };
+    let media = Headroom { devices: 4, streams: 2.0, noise: 1.05 };
+    Known { profile: "night".into(), path, whole: true, database, media, directories, elsewhere: Vec::new() }
+}
+
+fn lines_of(evidence: &Evidence<'_>) -> Vec<String> {
+    said(&verdict(evidence).unwrap().what_if)
+}
+
+fn has(lines: &[String], start: &str, end: &str) -> bool {
+    lines.iter().any(|line| line.starts_with(start) && line.ends_with(end))
 }
 
 #[test]
 fn without_a_profile_nothing_is_said_of_what_the_job_has_not_seen() {
     let stages = stages(0.2, 0.5, 0.99);
-    let lines = said(&verdict(&evidence(&stages)).unwrap().what_if);
+    let lines = lines_of(&evidence(&stages));
     assert!(lines.iter().all(|line| !line.contains("stripe") && !line.contains("zstd")), "{lines:?}");
-    let profile = profile();
-    let known = Evidence { profile: Some(&profile), ..evidence(&stages) };
-    let lines = said(&verdict(&known).unwrap().what_if);
-    let has = |start: &str, end: &str| lines.iter().any(|line| line.starts_with(start) && line.ends_with(end));
-    assert!(has("+4 stripes on devices like these: 1.", "×"), "{lines:?}");
-    assert!(has("zstd:1 instead of lz4: 1.", "×, 40 % smaller"), "{lines:?}");
+    assert_eq!(verdict(&evidence(&stages)).unwrap().calibrated, None);
+    let known = known();
+    let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
+    assert!(has(&lines, "+4 stripes on the same devices → 1.", "×"), "{lines:?}");
+    assert!(has(&lines, "zstd:1 instead of lz4 → 1.", "×, 40 % smaller"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains("zstd:9")), "much slower: {lines:?}");
+}
+
+#[test]
+fn stripes_go_to_the_directory_by_its_name_where_there_is_one() {
+    let stages = stages(0.2, 0.5, 0.99);
+    let one = Headroom { devices: 1, ..known().media };
+    let mut known = Known { directories: vec!["mnt/a".into()], media: Headroom { streams: 8.0, ..one }, ..known() };
+    let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
+    assert!(has(&lines, "+4 stripes on mnt/a → 1.", "×"), "{lines:?}");
+    // Four streams are all that such a device can do: another one is what helps.
+    known.media.streams = 4.0;
+    let write = Ceiling { stream_rate: 70.0 * MIB, ..Ceiling::total(70.0 * MIB) };
+    known.elsewhere = vec![Elsewhere { directory: "/mnt/c".into(), write }];
+    let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
+    assert!(lines.iter().all(|line| !line.contains("mnt/a")), "{lines:?}");
+    assert!(has(&lines, "+1 stripe on /mnt/c → 1.", "×"), "two would be no faster: {lines:?}");
+    let shared = Evidence { one_device: true, profile: Some(&known), ..evidence(&stages) };
+    assert!(lines_of(&shared).iter().all(|line| line.contains("mnt/c") == line.contains("mnt")), "{lines:?}");
+}
+
+#[test]
+fn what_the_scatter_of_a_profile_could_be_is_no_advice() {
+    let stages = stages(0.2, 0.5, 0.99);
+    let lucky = Headroom { devices: 1, streams: 5.0, noise: 5.1 };
+    let known = Known { media: lucky, ..known() };
+    let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
+    assert!(lines.iter().all(|line| !line.contains("stripe")), "{lines:?}");
+}
+
+#[test]
+fn more_in_flight_is_an_advice_where_the_queue_was_full_and_the_profile_says_that_it_helps() {
+    let stages = stages(0.2, 0.3, 0.99);
+    let known = Known { directories: vec!["mnt/a".into()], ..known() };
+    let with = |in_flight| {
+        let setup = Setup { queue_depth: 1, in_flight, ..setup() };
+        lines_of(&Evidence { setup: Some(setup), profile: Some(&known), ..evidence(&stages) })
+    };
+    // A MiB takes as long again as its transfer: two in flight are twice as fast, and four no more than that.
+    let lines = with(1.0);
+    assert!(has(&lines, "queue depth 1 → 2: 1.", "4.0 MiB more"), "{lines:?}");
+    let mut flat = known.clone();
+    flat.path.media.write.latency = 0.0;
+    let setup = Setup { queue_depth: 1, ..setup() };
+    let lines = lines_of(&Evidence { setup: Some(setup), profile: Some(&flat), ..evidence(&stages) });
+    assert!(lines.iter().all(|line| !line.contains("queue depth")), "{lines:?}");
+}
+
+#[test]
+fn a_codec_that_is_slower_but_much_smaller_is_worth_a_line_and_a_slow_one_is_not() {
+    let stages = stages(0.2, 0.97, 0.3);
+    let known = known();
+    let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
+    assert!(has(&lines, "zstd:1 instead of lz4 → 0.9", "×, 40 % smaller"), "{lines:?}");
+}
+
+#[test]
+fn the_calibrated_limit_is_what_no_configuration_exceeds() {
+    let stages = stages(0.2, 0.5, 0.99);
+    let known = known();
+    let with_profile = Evidence { profile: Some(&known), ..evidence(&stages) };
+    let limit = verdict(&with_profile).unwrap().calibrated.unwrap();
+    assert_eq!((limit.name, limit.profile.as_str()), ("media together", "night"));
+    assert!((limit.rate / MIB - 180.0).abs() < 0.1, "90 MiB/s of stored bytes are 180 of plain ones: {limit:?}");
+    assert!((limit.share - 1000.0 / 10.5 / 180.0).abs() < 1e-6, "all of the job's time counts: {limit:?}");
+    // One place that was never measured could be the slower one.
+    let part = Known { whole: false, ..known.clone() };
+    assert_eq!(verdict(&Evidence { profile: Some(&part), ..evidence(&stages) }).unwrap().calibrated, None);
+    let other = Setup { codec: "gzip:6".into(), ..setup() };
+    let unknown = Evidence { setup: Some(other), ..with_profile.clone() };
+    assert_eq!(verdict(&unknown).unwrap().calibrated, None, "nobody has measured that codec");
+    // Of a differential the codec sees little.
+    let few = Known {
+        path: Path { machine: crate::tune::model::Machine::with_cores(1.0), ..known.path.clone() },
+        ..known.clone()
+    };
+    let limit = |data_share| {
+        let evidence = Evidence { data_share, profile: Some(&few), ..with_profile.clone() };
+        verdict(&evidence).unwrap().calibrated.unwrap()
+    };
+    assert_eq!((limit(1.0).name, limit(0.01).name), ("transform", "media together"));
+}
+
+#[test]
+fn a_verification_has_no_database_to_wait_for() {
+    let plain = 1000.0 * MIB;
+    let stages = [stage("media", plain / 2.0, 4, 0.9), stage("transform", plain, 2, 0.5), stage("target", 0.0, 4, 0.0)];
+    let mut known = known();
+    (known.path.media.read, known.path.simultaneous) = (Ceiling::total(100.0 * MIB), Some(0.5));
+    let read = Evidence { direction: Direction::Restore, profile: Some(&known), ..evidence(&stages) };
+    let limit = verdict(&read).unwrap().calibrated.unwrap();
+    assert_eq!(limit.name, "media together");
+    assert!((limit.rate / MIB - 200.0).abs() < 0.1, "{limit:?}");
+}
+
+#[test]
+fn one_device_for_database_and_media_is_said_and_counted() {
+    let stages = stages(0.6, 0.3, 0.99);
+    let shared = Evidence { one_device: true, ..evidence(&stages) };
+    let verdict = verdict(&shared).unwrap();
+    assert!(verdict.one_device && verdict.why.ends_with("; database and media share one device"), "{}", verdict.why);
+    let computing = super::tests::stages(0.6, 0.97, 0.5);
+    let why = super::verdict(&Evidence { one_device: true, ..evidence(&computing) }).unwrap().why;
+    assert!(!why.contains("share"), "it was not what held it up: {why}");
+    // 1/400 of a second for a MiB that is read, and half of 1/90 for what is stored of it, one after the other.
+    let mut known = known();
+    known.path.simultaneous = Some(1.0);
+    let limit = super::verdict(&Evidence { profile: Some(&known), ..shared }).unwrap().calibrated.unwrap();
+    assert_eq!(limit.name, "shared device");
+    assert!((limit.rate / MIB - 1.0 / (1.0 / 400.0 + 0.5 / 90.0)).abs() < 0.1, "{limit:?}");
+}
+
+#[test]
+fn a_profile_that_contradicts_the_job_adds_nothing_and_takes_nothing_away() {
+    let stages = stages(0.2, 0.97, 0.2);
+    let mut known = known();
+    // One device for both can do half of what the job has done: the page cache was faster than it.
+    (known.path.media.write.total_rate, known.path.simultaneous) = (25.0 * MIB, Some(1.0));
+    let with = Evidence { one_device: true, profile: Some(&known), ..evidence(&stages) };
+    assert_eq!(lines_of(&with), lines_of(&Evidence { profile: None, ..with.clone() }));
 }
 
 #[test]

@@ -1,19 +1,24 @@
 //! What another configuration would have changed, asked of the model on the job's own path, and put into words.
 
-use super::decide::{CLEARLY_COMPUTING, processor_share};
-use super::{Direction, Evidence, Limit, Setup, path};
+use super::decide::{CLEARLY_COMPUTING, processor_share, stage_of_families};
+use super::path::Own;
+use super::{Direction, Evidence, Limit, Setup, Verdict, beyond, path, queue};
 use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
 use crate::units::show_bytes;
 
 /// Faster by less is not worth a line: it is little above what runs differ by.
-const FASTER: f64 = 1.03;
+pub const FASTER: f64 = 1.03;
 /// Smaller by less is not worth a line either,
 const SMALLER: f64 = 0.9;
+/// nor another codec beside one that is told already,
+const SMALLER_STILL: f64 = 0.95;
 /// nor at a speed below this.
 const SLOWEST: f64 = 0.8;
 /// Lines about speed.
 const LINES: usize = 3;
+/// The most families of a media set.
+const FAMILIES_MOST: u64 = 64;
 
 /// One change, and what it would have brought.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,48 +49,68 @@ impl WhatIf {
             let bytes = show_bytes(self.memory_bytes.abs() as u64);
             said.push(format!("{bytes} {}", if self.memory_bytes < 0.0 { "less" } else { "more" }));
         }
-        format!("{}: {}", self.change, said.join(", "))
+        // `workers 2 → 4: 1.9×`, and `zstd:1 instead of lz4 → 0.93×`.
+        let then = if self.change.contains(" → ") { ": " } else { " → " };
+        format!("{}{then}{}", self.change, said.join(", "))
     }
 }
 
 /// The lines that say something, best first, and one about memory; none where the accounts do not hold the answer.
-pub fn lines(evidence: &Evidence<'_>, limit: Limit) -> Vec<WhatIf> {
-    let (Some(setup), Some((path, now))) = (&evidence.setup, path::of(evidence)) else { return Vec::new() };
+pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
+    let limit = verdict.limit;
+    if matches!(limit, Limit::Queue | Limit::Pool)
+        && let Some(measured) = queue::deeper(evidence, &verdict.uses, stage_of_families(evidence.direction))
+    {
+        // It was measured what helps; the model has seen the devices at this one setting only, and fewer buffers would not go with it.
+        return vec![measured];
+    }
+    let (Some(setup), Some(own)) = (&evidence.setup, path::of(evidence)) else { return Vec::new() };
+    let (path, now) = (&own.path, &own.configuration);
     let asked: Vec<Change> =
-        usual(&path, &now).into_iter().filter(|change| is_answerable(change, evidence, setup, limit)).collect();
-    let answers = rank(&path, &now, &asked).unwrap_or_default();
-    let mut loud: Vec<(Option<&Change>, WhatIf)> = answers
-        .iter()
-        .map(|answer| (Some(&answer.change), worded(answer, setup, &now)))
-        .chain(without_throttle(&path, &now).map(|one| (None, one)))
+        usual(path, now).into_iter().filter(|change| is_answerable(change, &own, evidence, setup, limit)).collect();
+    let answers = rank(path, now, &asked).unwrap_or_default();
+    let in_words = || answers.iter().map(|answer| (Some(answer.change.clone()), worded(answer, setup, &own)));
+    let further = beyond::answers(&own, setup).into_iter().map(|(change, one)| (Some(change), one));
+    let mut loud: Vec<(Option<Change>, WhatIf)> = in_words()
+        .chain(further)
+        .chain(without_throttle(path, now).map(|one| (None, one)))
         .filter(|(_, one)| one.speed >= FASTER || one.stored <= SMALLER && one.speed >= SLOWEST)
         .collect();
-    loud.sort_by(|(_, one), (_, other)| other.speed.total_cmp(&one.speed));
-    let mut kept: Vec<(Option<&Change>, WhatIf)> = Vec::new();
+    // In steps of what counts as the same; then what stores less, what takes less memory, and what was asked first, which is the smaller change.
+    let step = |share: f64| (share.ln() / SAME_SPEED).round();
+    loud.sort_by(|(_, one), (_, other)| {
+        let by_speed = step(other.speed).total_cmp(&step(one.speed));
+        let by_size = step(one.stored).total_cmp(&step(other.stored));
+        by_speed.then(by_size).then(one.memory_bytes.total_cmp(&other.memory_bytes))
+    });
+    let kept = best(loud);
+    let as_fast = in_words()
+        .filter(|(change, _)| !matches!(change, Some(Change::Codec(_))))
+        .map(|(_, one)| one)
+        .filter(|one| one.memory_bytes < 0.0 && one.speed.ln() > -SAME_SPEED && one.speed < FASTER);
+    let thrifty = as_fast.min_by(|one, other| one.memory_bytes.total_cmp(&other.memory_bytes));
+    kept.into_iter().chain(thrifty).collect()
+}
+
+/// As many as are said: of several numbers of one knob the best one, and of several codecs the fastest and those that are clearly smaller still.
+fn best(loud: Vec<(Option<Change>, WhatIf)>) -> Vec<WhatIf> {
+    let mut kept: Vec<(Option<Change>, WhatIf)> = Vec::new();
     for (change, one) in loud {
-        // Of several numbers of one knob the best one; each codec is a question of its own.
-        let same_knob = |other: &Option<&Change>| match (change, other) {
-            (Some(Change::Codec(_)), _) | (None, _) | (_, None) => false,
-            (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(*other),
-        };
-        if kept.len() < LINES && !kept.iter().any(|(other, _)| same_knob(other)) {
+        let said = kept.iter().any(|(other, told)| match (&change, other) {
+            (Some(Change::Codec(_)), Some(Change::Codec(_))) => one.stored > SMALLER_STILL * told.stored,
+            (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
+            (None, _) | (_, None) => false,
+        });
+        if kept.len() < LINES && !said {
             kept.push((change, one));
         }
     }
-    let as_fast = answers
-        .iter()
-        .map(|answer| worded(answer, setup, &now))
-        .filter(|one| one.memory_bytes < 0.0 && one.speed >= 1.0 - SAME_SPEED && one.speed < FASTER);
-    let thrifty = as_fast.min_by(|one, other| one.memory_bytes.total_cmp(&other.memory_bytes));
-    kept.into_iter().map(|(_, one)| one).chain(thrifty).collect()
+    kept.into_iter().map(|(_, one)| one).collect()
 }
 
 /// True where the job has seen, or a profile says, what the answer needs.
-fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup, limit: Limit) -> bool {
-    let knows_total = |side: Side| {
-        let ceiling = |path: &Path| path.side(side).ceiling(evidence.direction.way(side)).total_rate;
-        evidence.profile.is_some_and(|profile| ceiling(profile).is_finite())
-    };
+fn is_answerable(change: &Change, own: &Own<'_>, evidence: &Evidence<'_>, setup: &Setup, limit: Limit) -> bool {
+    let knows_total = |side: Side| own.path.side(side).ceiling(evidence.direction.way(side)).total_rate.is_finite();
     let backup = evidence.direction == Direction::Backup;
     match change {
         // Where workers wait for processors, more of them wait for the same ones.
@@ -94,11 +119,11 @@ fn is_answerable(change: &Change, evidence: &Evidence<'_>, setup: &Setup, limit:
         Change::Buffers(factor) if *factor > 1.0 => limit == Limit::Pool,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,
         // What is restored has its stripes and its codec, and nobody sets its writers.
-        Change::Stripes(_) => backup && knows_total(Side::Media),
+        Change::Stripes(stripes) => backup && *stripes <= FAMILIES_MOST && knows_total(Side::Media),
         Change::DatabaseStreams(_) => backup && knows_total(Side::Database),
         // A path holds no other codecs than those that a profile compares with the one that was used.
         Change::Codec(_) => backup,
-        // Nobody has seen what the device does with more in flight, or with longer operations.
+        // What a device does with more in flight only a profile knows, and it is asked elsewhere; of longer operations nobody was asked.
         Change::QueueDepth(_) | Change::TransferBytes(_) => false,
     }
 }
@@ -107,12 +132,17 @@ fn buffer_count(setup: &Setup, factor: f64) -> u64 {
     (setup.buffer_count as f64 * factor).round() as u64
 }
 
-fn worded(answer: &Answer, setup: &Setup, now: &Configuration) -> WhatIf {
+fn worded(answer: &Answer, setup: &Setup, own: &Own<'_>) -> WhatIf {
+    let now = &own.configuration;
     let mut memory_bytes = answer.memory_bytes;
     let change = match &answer.change {
         Change::Stripes(stripes) => {
             let more = stripes - now.stripes;
-            format!("+{more} stripe{} on devices like these", if more == 1 { "" } else { "s" })
+            let place = match own.known.map(|known| &known.directories[..]) {
+                Some([directory]) => directory.as_str(),
+                _ => "the same devices",
+            };
+            format!("+{more} stripe{} on {place}", if more == 1 { "" } else { "s" })
         }
         Change::Codec(name) => format!("{name} instead of {}", now.codec),
         Change::Buffers(factor) => {

@@ -21,6 +21,8 @@ pub struct PacedSink {
     queue_depth: usize,
     /// Writes that the volume has not done yet: when it will, and what goes on then.
     under_way: VecDeque<(Duration, u64, Piece)>,
+    /// Sum over writes of the number under way when each was begun: the queue of the volume, not of the device below.
+    queue_depth_sum: u64,
     halt: Halt,
 }
 
@@ -28,7 +30,7 @@ impl PacedSink {
     /// `sink` on `volume`, with up to `queue_depth` writes under way, until `halt` stops the job.
     pub fn new(sink: Box<dyn Sink>, volume: Arc<Volume>, queue_depth: usize, halt: Halt) -> Self {
         let under_way = VecDeque::with_capacity(queue_depth);
-        Self { sink, volume, queue_depth: queue_depth.max(1), under_way, halt }
+        Self { sink, volume, queue_depth: queue_depth.max(1), under_way, queue_depth_sum: 0, halt }
     }
 
     /// Hands on writes, in order, until at most so many are under way.
@@ -51,6 +53,7 @@ impl Sink for PacedSink {
         self.wait_until(self.queue_depth - 1)?;
         let over = self.volume.begin(piece.len() as u64, self.volume.promise.latency);
         self.under_way.push_back((over, offset, piece));
+        self.queue_depth_sum += self.under_way.len() as u64;
         Ok(())
     }
 
@@ -99,7 +102,7 @@ impl Sink for PacedSink {
     }
 
     fn account(&self) -> DeviceAccount {
-        self.sink.account()
+        DeviceAccount { queue_depth_sum: self.queue_depth_sum, ..self.sink.account() }
     }
 
     fn mirror(&self) -> Option<(&str, DeviceAccount)> {
@@ -153,6 +156,10 @@ impl Supply for PacedSupply {
 
     fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
         self.supply.aim(ranges)
+    }
+
+    fn begin_at(&mut self, offset: u64) {
+        self.supply.begin_at(offset);
     }
 
     fn account(&self) -> DeviceAccount {

@@ -52,6 +52,11 @@ pub fn sync_directory(directory: &Path) -> Result<()> {
     }
 }
 
+/// The directory that a file of this name is in: `.` for a bare name.
+pub fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Bytes that this user may still write to the file system that holds `path`.
 pub fn free_space(path: &Path) -> Result<u64> {
     let stat = statvfs(path)

@@ -13,7 +13,7 @@ mod small_file;
 
 use crate::error::{Error, Result};
 
-pub use directory::{free_space, rename_noreplace, sync_directory};
+pub use directory::{directory_of, free_space, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
 pub use latency::Latency;
 pub use memory::{ALIGNMENT, Memory};

@@ -124,6 +124,10 @@ impl Supply for Tap {
         Err(Error::refused(self.supply.device(), "a copy reads all of a family, in order", ""))
     }
 
+    fn begin_at(&mut self, offset: u64) {
+        self.supply.begin_at(offset);
+    }
+
     fn account(&self) -> DeviceAccount {
         self.supply.account()
     }

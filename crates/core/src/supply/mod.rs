@@ -48,6 +48,10 @@ pub trait Supply: Send {
     /// A pipe, or pieces that are still to come.
     fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()>;
 
+    /// A hint: something begins at `offset` that is a transfer long, and so does the next. Transfers that are not under way yet begin a whole
+    /// number of transfers from there, if that is no more work.
+    fn begin_at(&mut self, _offset: u64) {}
+
     /// What the device did.
     fn account(&self) -> DeviceAccount;
 }

@@ -37,6 +37,8 @@ pub struct ObjectSupply {
     ahead: VecDeque<Ahead>,
     /// What is to be read.
     course: Course,
+    /// Transfers begin a whole number of them from here.
+    beginning: u64,
     arrived: (Sender<Arrived>, Receiver<Arrived>),
     failed: bool,
     statistics: Statistics,
@@ -91,6 +93,7 @@ impl ObjectSupply {
             held: 0,
             ahead: VecDeque::with_capacity(queue_depth),
             course: Course::whole(there.size),
+            beginning: 0,
             arrived: unbounded(),
             failed: false,
             statistics: Statistics::default(),
@@ -116,11 +119,18 @@ impl ObjectSupply {
                 None if wait && self.ahead.is_empty() => self.pool.take_all(wanted)?,
                 None => return Ok(()),
             };
-            let length = left.min(buffers.len() * self.pool.size());
+            let length = self.up_to_a_beginning(range.start, left, buffers.len());
             self.held += buffers.len();
             self.request(range.start, buffers, length);
         }
         Ok(())
+    }
+
+    /// Bytes from `start` on that fill so many buffers: the last one not wholly, where the next transfer is to begin before its end.
+    fn up_to_a_beginning(&self, start: u64, left: usize, buffers: usize) -> usize {
+        let (transfer, room) = (self.pool.size(), buffers * self.pool.size());
+        let too_far = (start + room as u64).wrapping_sub(self.beginning) % transfer as u64;
+        if left > room { room - too_far as usize } else { left }
     }
 
     fn request(&mut self, offset: u64, buffers: Vec<Buffer>, length: usize) {
@@ -208,6 +218,10 @@ impl Supply for ObjectSupply {
         }
         self.course = Course::of(ranges);
         Ok(())
+    }
+
+    fn begin_at(&mut self, offset: u64) {
+        self.beginning = offset;
     }
 
     fn account(&self) -> DeviceAccount {

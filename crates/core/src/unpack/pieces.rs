@@ -95,6 +95,10 @@ impl<'a> Pieces<'a> {
             }
         }
         self.position += length as u64;
+        if length == self.transfer() {
+            // Blocks that are not packed are all so long: those to come need no copy where transfers begin with them.
+            self.supply.begin_at(self.position);
+        }
         Ok(Piece::new(buffer, 0..length))
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use super::reservation::Reservation;
 use crate::error::{Error, Result};
-use crate::io::free_space;
+use crate::io::{directory_of, free_space};
 use crate::media::{BlockHeader, DIGEST, Run};
 use crate::meter::Clock;
 
@@ -113,7 +113,7 @@ impl TargetFile {
 
     /// Has room reserved for what will be written of these bytes, where the file system has as much.
     fn reserve(&mut self, size: u64) {
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = directory_of(&self.path);
         let free = free_space(directory).unwrap_or(0);
         self.reservation = Reservation::new(size, free);
     }

@@ -47,12 +47,14 @@ mod object_store {
         assert_eq!(server.uploads("media"), Vec::new(), "no upload is left unfinished");
 
         let count = Cell::new(0);
-        supply_conforms(|bytes, pool| {
-            count.set(count.get() + 1);
-            let name = format!("supply-{}", count.get());
-            assert!(bucket.put_new(&name, bytes.to_vec()).unwrap());
-            supply::open(&Device::object(&media, &name), pool, 3, Mode::Auto, &stores).unwrap()
-        });
+        for depth in [3, 8] {
+            supply_conforms(|bytes, pool| {
+                count.set(count.get() + 1);
+                let name = format!("supply-{}", count.get());
+                assert!(bucket.put_new(&name, bytes.to_vec()).unwrap());
+                supply::open(&Device::object(&media, &name), pool, depth, Mode::Auto, &stores).unwrap()
+            });
+        }
     }
 
     pub(super) fn settings(server: &ObjectStore) -> Vec<(String, String)> {

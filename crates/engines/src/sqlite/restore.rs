@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fullbore_core::io::directory_of;
 use fullbore_core::{Error, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -305,7 +306,7 @@ fn resolve(target: &Path) -> Result<PathBuf> {
             Ok(real)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = directory_of(target);
             let folder = fs::canonicalize(folder).map_err(|e| io_error("find the directory", folder, e))?;
             Ok(folder.join(name))
         }

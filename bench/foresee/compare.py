@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Foresees what backups and restores will take, writes that down, and then looks what they took.
+
+    bench/foresee/compare.py                       40 configurations, 128 and 384 MiB: about 35 minutes
+    bench/foresee/compare.py --count 8             a pilot
+    bench/foresee/compare.py --only c03 c17        these of them
+    bench/foresee/compare.py --volumes uncapped --sizes 512 1024    the disk as it is
+    bench/foresee/compare.py --seed 7              others
+    bench/foresee/compare.py --resume DIR          what a run that was stopped with --keep has left to do
+
+How it measures. Two volumes are made, for the database and for the media: loop devices past the page cache, with ext4, whose bytes and
+operations per second the kernel caps (volumes.py, four profiles of caps). For each profile of caps `fullbore calibrate` measures the two
+mounts. Configurations are drawn from a seed (draw.py). `fullbore estimate` foresees all of them, and every prediction is on the disk,
+synced, before the first run begins; its SHA-256 is in the result. Then each configuration is backed up, and restored from what it
+wrote, in four rounds, each in another random order: page cache dropped before each run, the first round discarded. What counts is the time
+of the whole process, from its start to its end, as somebody with a clock sees it; the median of the rounds is compared with P50, and
+with the interval from P10 to P90. Predictions know nothing of the runs: the catalog is an empty one of its own.
+
+Run it as root on a quiet machine. Results: bench/results/foresee-DATE.json and .md. Only the standard library is used.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+import draw  # noqa: E402
+import shown  # noqa: E402
+from measure import MIB, ROOT, TARGET, drop_caches, machine, remove, say  # noqa: E402
+from volumes import CAPPED, PROFILES, Volumes, missing  # noqa: E402
+
+ROUNDS = 4
+# Room beside databases, restored databases and sets: the file system itself, and what calibration writes.
+BESIDE = 192 * MIB
+# Calibration may write so much in each volume.
+CALIBRATION_SPACE = 384 * MIB
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=40, help="configurations (40)")
+    parser.add_argument("--seed", type=int, default=6, help="what they are drawn from (6)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 384], metavar="MIB", help="of the databases (128 384)")
+    parser.add_argument("--volumes", nargs="+", choices=PROFILES, default=CAPPED, metavar="NAME",
+                        help="profiles of caps that are drawn from (the four with caps; also: uncapped)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds, the first of which is discarded (4)")
+    parser.add_argument("--calibration-seconds", type=int, default=30, help="of each profile of volumes (30)")
+    parser.add_argument("--only", nargs="*", default=[], metavar="ID", help="the configurations wanted: c01 c02 …")
+    parser.add_argument("--dir", default=os.path.join(TARGET, "bench"), help="where everything is made; a real disk")
+    parser.add_argument("--keep", action="store_true", help="keep profiles, predictions and runs in DIR/foresee-…, for --resume")
+    parser.add_argument("--resume", metavar="DIR", help="go on with what --keep has left: its profiles, predictions and runs stand")
+    parser.add_argument("--fullbore", default=os.path.join(TARGET, "release", "fullbore"))
+    parser.add_argument("--estimator", help="another fullbore, which foresees: to try a model without a release build (that of --fullbore)")
+    parser.add_argument("--testdata", default=os.path.join(TARGET, "release", "fullbore-testdata"))
+    parser.add_argument("--name", help="of the result (foresee-DATE)")
+    options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error("--rounds: the first is discarded, so 2 at least")
+    return options
+
+
+class Comparison:
+    """Databases on one volume, media on the other, and all that is asked of fullbore there."""
+
+    def __init__(self, options, work, volumes):
+        self.options, self.work, self.volumes = options, work, volumes
+        self.media, self.target = os.path.join(volumes.media.path, "set"), os.path.join(volumes.database.path, "restored.db")
+        self.key = os.path.join(work, "key")
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": os.path.join(work, "config")}
+        self.runs_file = os.path.join(work, "runs.jsonl")
+
+    def fullbore(self, *words, program=None):
+        done = subprocess.run([program or self.options.fullbore, *words], env=self.environment, capture_output=True, text=True)
+        # 1 is a warning.
+        if done.returncode > 1:
+            raise RuntimeError(f"fullbore {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[:600]}")
+        return done.stdout
+
+    def prepare(self):
+        """Databases, the key and an empty catalog; what is there from an earlier run stays."""
+        folder = os.path.join(self.work, "config", "fullbore")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "fullbore.toml"), "w") as out:
+            out.write(f'catalog = "{self.work}/catalog.db"\n')
+        if not os.path.exists(self.key):
+            self.fullbore("key", "new", self.key, "--no-recovery")
+        self.volumes.become(None)
+        for size in self.options.sizes:
+            subprocess.run([self.options.testdata, "make", self.database(size), "--size", f"{size}MiB"], check=True, stdout=sys.stderr)
+
+    def database(self, size_mib):
+        return os.path.join(self.volumes.database.path, f"data-{size_mib}.db")
+
+    def calibrate(self):
+        """A profile of each kind of volume that was not measured yet."""
+        for name in self.options.volumes:
+            if os.path.exists(os.path.join(self.work, "config", "fullbore", "profiles", f"{name}.json")):
+                continue
+            begun = time.monotonic()
+            self.volumes.become(name)
+            drop_caches()
+            self.fullbore("calibrate", "-q", "--name", name, "--read", self.database(max(self.options.sizes)),
+                          "--write", self.volumes.database.path, "--write", self.volumes.media.path,
+                          "--seconds", str(self.options.calibration_seconds), "--space", str(CALIBRATION_SPACE))
+            say(f"calibrated {name}: {time.monotonic() - begun:.0f} s")
+
+    def foresee(self, one):
+        words = ["estimate", f"sqlite:{self.database(one['size_mib'])}", "--to", self.media + "/", "--profile", one["volume"]]
+        words += draw.words(one, draw.SHAPE + draw.OF_BACKUP) + draw.words(one, draw.OF_RESTORE, of_restore=True)
+        words += ["--encrypted"] if one["encrypted"] else []
+        return json.loads(self.fullbore(*words, "--report", "json", program=self.options.estimator))
+
+    def foresee_all(self, configurations):
+        """What estimate says of each, on the disk before anything runs; and the digest of that file."""
+        path = os.path.join(self.work, "predictions.json")
+        if not os.path.exists(path):
+            foreseen = {one["id"]: self.foresee(one) for one in configurations}
+            with open(path, "w") as out:
+                json.dump({"configurations": configurations, "foreseen": foreseen}, out, indent=1)
+                out.flush()
+                os.fsync(out.fileno())
+        with open(path, "rb") as kept:
+            text = kept.read()
+        kept = json.loads(text)
+        if kept["configurations"] != configurations:
+            sys.exit(f"{path}: those are predictions of other configurations; give the --seed, --count and --only that they were made with")
+        return kept["foreseen"], hashlib.sha256(text).hexdigest()
+
+    def timed(self, one, direction, words):
+        """Seconds of the whole process, and its own account."""
+        report = os.path.join(self.work, "report.json")
+        self.volumes.become(one["volume"])
+        cold = drop_caches()
+        begun = time.monotonic()
+        self.fullbore(*words, "--report", f"json:{report}")
+        seconds = time.monotonic() - begun
+        with open(report) as account:
+            account = json.load(account)
+        verdict = account.get("verdict") or {}
+        return {"id": one["id"], "direction": direction, "seconds": seconds, "cold": cold, "own_s": account["elapsed_s"],
+                "limit": verdict.get("limit"), "stored_bytes": account["stored_bytes"], "stages": account["stages"]}
+
+    def backup(self, one):
+        words = ["backup", "-q", "--mkdir", f"sqlite:{self.database(one['size_mib'])}", "--to", self.media + "/"]
+        words += draw.words(one, draw.SHAPE + draw.OF_BACKUP) + (["--encrypt-to", self.key + ".pub"] if one["encrypted"] else [])
+        return self.timed(one, "backup", words)
+
+    def restore(self, one):
+        words = ["restore", "-q", "--from", self.media, "--into", f"sqlite:{self.target}", *draw.words(one, draw.OF_RESTORE)]
+        return self.timed(one, "restore", words + (["--key", self.key] if one["encrypted"] else []))
+
+    def run_all(self, configurations):
+        """Every configuration in every round; what is in the file of runs is not run again."""
+        runs = []
+        if os.path.exists(self.runs_file):
+            with open(self.runs_file) as kept:
+                runs = [json.loads(line) for line in kept if line.endswith("\n")]
+        done = {(run["round"], run["id"]) for run in runs if run["direction"] == "restore" or "failed" in run}
+        with open(self.runs_file, "a") as out:
+            for number in range(self.options.rounds):
+                order = list(configurations)
+                random.Random(f"{self.options.seed} {number}").shuffle(order)
+                for one in order:
+                    if (number, one["id"]) in done:
+                        continue
+                    for run in self.once(one):
+                        runs.append(run | {"round": number})
+                        out.write(json.dumps(runs[-1]) + "\n")
+                    out.flush()
+        return runs
+
+    def once(self, one):
+        runs = []
+        try:
+            for job in (self.backup, self.restore):
+                runs.append(job(one))
+                say(f"{one['id']} {runs[-1]['direction']}: {runs[-1]['seconds']:.2f} s")
+        except RuntimeError as error:
+            say(error)
+            runs.append({"id": one["id"], "direction": "backup" if not runs else "restore", "failed": str(error)})
+        finally:
+            self.volumes.become(None)
+            remove(self.media)
+            remove(self.target)
+        return runs
+
+
+def main():
+    options = arguments()
+    if missing():
+        sys.exit(f"no volumes of a known speed here: {missing()}")
+    # A signal ends it as an exception does: volumes and caps go.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit("ended by a signal"))
+    os.makedirs(options.dir, exist_ok=True)
+    work = options.resume or tempfile.mkdtemp(prefix="foresee-", dir=options.dir)
+    largest = max(options.sizes) * MIB
+    database_bytes, media_bytes = sum(options.sizes) * MIB + largest + CALIBRATION_SPACE + BESIDE, largest + CALIBRATION_SPACE + BESIDE
+    if shutil.disk_usage(work).free < database_bytes + media_bytes:
+        sys.exit(f"{work}: {(database_bytes + media_bytes) >> 20} MiB free are needed; choose another --dir or smaller --sizes")
+    begun = time.monotonic()
+    configurations = draw.configurations(options.seed, options.count, options.sizes, ["sqlite"], options.volumes)
+    configurations = [one for one in configurations if not options.only or one["id"] in options.only]
+    host = machine(options.fullbore, work, [])
+    try:
+        with Volumes(work, database_bytes, media_bytes) as volumes:
+            comparison = Comparison(options, work, volumes)
+            comparison.prepare()
+            comparison.calibrate()
+            foreseen, digest = comparison.foresee_all(configurations)
+            say(f"{len(foreseen)} predictions are on the disk, SHA-256 {digest}")
+            runs = comparison.run_all(configurations)
+        result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "minutes": (time.monotonic() - begun) / 60,
+                  "seed": options.seed, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
+                  "volumes": {name: PROFILES[name] for name in options.volumes}, "predictions_sha256": digest, "configurations": configurations, "foreseen": foreseen,
+                  "runs": runs}
+        shown.write(result, options.name or f"foresee-{result['date'][:10]}")
+    finally:
+        if not (options.keep or options.resume):
+            shutil.rmtree(work)
+        else:
+            say(f"kept: {work}")
+
+
+if __name__ == "__main__":
+    main()

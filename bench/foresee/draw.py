@@ -1,0 +1,56 @@
+"""Configurations drawn at random, and the flags that each of them is for fullbore."""
+
+import random
+
+# What is drawn from, every value with the same chance; `None` leaves the choice to fullbore.
+KNOBS = {
+    "compression": ("none", "lz4", "zstd:1", "zstd:3"),
+    "stripes": (1, 2, 4),
+    "encrypted": (False, False, False, True),
+    "buffer_count": (None, 32, 64),
+    "queue_depth": (None, 1, 4, 16),
+    "readers": (None, 1, 2, 8),
+    "workers": (None, 1, 2, 4),
+    "max_transfer_size": (None, "256KiB", "2MiB"),
+    "restore_buffer_count": (None, 32, 64),
+    "restore_queue_depth": (None, 1, 4, 16),
+    "restore_workers": (None, 1, 2, 4),
+}
+
+
+def configurations(seed, count, sizes, engines, volumes):
+    """`count` different ones; the same for the same arguments."""
+    chance, drawn = random.Random(seed), []
+    while len(drawn) < count:
+        one = {"engine": chance.choice(engines), "volume": chance.choice(sorted(volumes)), "size_mib": chance.choice(sizes)}
+        one |= {knob: chance.choice(values) for knob, values in KNOBS.items()}
+        if one not in drawn:
+            drawn.append(one)
+    for number, one in enumerate(drawn):
+        one["id"] = f"c{number + 1:02}"
+    return drawn
+
+
+def words(configuration, knobs, of_restore=False):
+    """The flags of those knobs that have a value: `--queue-depth 4`. The knob `restore_x` is `--x` of restore, and `--restore-x` of estimate."""
+    found = []
+    for knob in knobs:
+        if configuration[knob] is not None:
+            name = knob if of_restore else knob.removeprefix("restore_")
+            found += ["--" + name.replace("_", "-"), str(configuration[knob])]
+    return found
+
+
+SHAPE = ("compression", "stripes")
+OF_BACKUP = ("buffer_count", "queue_depth", "readers", "workers", "max_transfer_size")
+OF_RESTORE = ("restore_buffer_count", "restore_queue_depth", "restore_workers")
+
+
+def in_words(configuration):
+    """One line for a table: codec, stripes and the knobs that were drawn."""
+    said = [f"{configuration['compression']} ×{configuration['stripes']}"] + (["encrypted"] if configuration["encrypted"] else [])
+    short = {"buffer_count": "buffers", "queue_depth": "depth", "max_transfer_size": "transfer"}
+    of = {verb: [f"{short.get(knob.removeprefix('restore_'), knob.removeprefix('restore_'))} {configuration[knob]}"
+                 for knob in knobs if configuration[knob] is not None]
+          for verb, knobs in (("", OF_BACKUP), ("back: ", OF_RESTORE))}
+    return "; ".join(said + [verb + ", ".join(knobs) for verb, knobs in of.items() if knobs])

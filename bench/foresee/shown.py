@@ -1,0 +1,103 @@
+"""What was foreseen and what came: errors, coverage, and Markdown for people."""
+
+import math
+import statistics
+
+import draw
+from measure import say, write_results
+
+DIRECTIONS = ("backup", "restore")
+# What the issue asks for: median and 90th percentile of the absolute error, share of runs within P10 to P90.
+WANTED = {"median": 0.10, "p90": 0.25, "covered": 0.80}
+
+
+def rows(result):
+    """One for each configuration and direction: foreseen, observed, error, limits."""
+    found = []
+    for one in result["configurations"]:
+        for direction in DIRECTIONS:
+            runs = [run for run in result["runs"] if run["id"] == one["id"] and run["direction"] == direction]
+            counted = [run for run in runs if run["round"] and "failed" not in run]
+            foreseen = result["foreseen"][one["id"]][direction]
+            row = {"id": one["id"], "direction": direction, "foreseen": foreseen, "observed_s": None}
+            row["failed"] = next((run["failed"] for run in runs if "failed" in run), None)
+            if counted and foreseen:
+                times = sorted(run["seconds"] for run in counted)
+                row["observed_s"] = statistics.median(times)
+                row["scatter"] = times[-1] / times[0] - 1
+                row["error"] = foreseen["p50_s"] / row["observed_s"] - 1
+                row["covered"] = foreseen["p10_s"] <= row["observed_s"] <= foreseen["p90_s"]
+                limits = [run["limit"] for run in counted]
+                row["limit"] = max(limits, key=limits.count)
+                row["stored_error"] = result["foreseen"][one["id"]]["stored_bytes"] / counted[0]["stored_bytes"] - 1
+            found.append(row)
+    return found
+
+
+def quantile(values, share):
+    """The value that so many of them are not above, by the nearest rank."""
+    return sorted(values)[max(0, -int(-share * len(values) // 1) - 1)]
+
+
+def summary(found):
+    """For each direction, and for both: the three figures that are asked for, and which way it errs."""
+    made = {}
+    for name, directions in (*((each, (each,)) for each in DIRECTIONS), ("both", DIRECTIONS)):
+        errors = [row["error"] for row in found if row["direction"] in directions and row["observed_s"]]
+        if errors:
+            covered = [row["covered"] for row in found if row["direction"] in directions and row["observed_s"]]
+            made[name] = {"count": len(errors), "median": statistics.median(map(abs, errors)), "p90": quantile(list(map(abs, errors)), 0.9),
+                          "covered": sum(covered) / len(covered), "bias": statistics.median(errors),
+                          "deviation": deviation(errors)}
+    return made
+
+
+def deviation(errors):
+    """Root mean square of the logarithms of foreseen over observed: what the model's own uncertainty has to be."""
+    return math.sqrt(statistics.fmean(math.log1p(error) ** 2 for error in errors))
+
+
+def met(value, key):
+    return "met" if (value >= WANTED[key] if key == "covered" else value <= WANTED[key]) else "**missed**"
+
+
+def percent(value):
+    return f"{100 * value:.1f} %"
+
+
+def markdown(result):
+    host = result["machine"]
+    lines = [f"# Foreseen and observed, {result['date']}", "",
+             f"{len(result['configurations'])} configurations drawn with seed {result['seed']}, volumes {', '.join(result['volumes'])}, "
+             f"{result['rounds']} counted rounds after one discarded, {result['minutes']:.0f} minutes in all; {host['cpu']}, {host['cores']} cores, "
+             f"kernel {host['kernel']}, load at the start {host['load_at_start']:.1f}, commit {host['commit']}, {host['fullbore']}. "
+             f"All predictions were on the disk before the first run (SHA-256 `{result['predictions_sha256']}`). By "
+             "`bench/foresee/compare.py`; time is that of the whole process.", "",
+             "| | median error | 90th percentile | within P10–P90 | bias (median) | deviation (ln) | count |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for name, of in result["summary"].items():
+        lines.append(f"| {name} | {percent(of['median'])} {met(of['median'], 'median')} | {percent(of['p90'])} {met(of['p90'], 'p90')} | "
+                     f"{percent(of['covered'])} {met(of['covered'], 'covered')} | {of['bias']:+.1%} | {of['deviation']:.3f} | {of['count']} |")
+    lines += ["", "Wanted: median at most 10 %, 90th percentile at most 25 %, at least 80 % within the interval. An error above 0: foreseen longer than it took.", "",
+              "| | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | limit foreseen | limit observed |",
+              "|---|---|---:|---|---|---:|---:|---:|---|---|"]
+    configurations = {one["id"]: one for one in result["configurations"]}
+    for row in result["rows"]:
+        one, foreseen = configurations[row["id"]], row["foreseen"]
+        start = f"| {row['id']} | {one['volume']} | {one['size_mib']} | {draw.in_words(one)} | {row['direction']} |"
+        if row["observed_s"] is None:
+            lines.append(f"{start} | | | | {row['failed'] or 'not foreseen'} |")
+            continue
+        mark = "" if row["covered"] else " **out**"
+        lines.append(f"{start} {foreseen['p50_s']:.2f} ({foreseen['p10_s']:.2f}–{foreseen['p90_s']:.2f}) | {row['observed_s']:.2f} | "
+                     f"{row['error']:+.1%}{mark} | {foreseen['limit']} | {row['limit']} |")
+    stored = [abs(row["stored_error"]) for row in result["rows"] if row.get("stored_error") is not None and row["direction"] == "backup"]
+    if stored:
+        lines += ["", f"Stored bytes: median error {percent(statistics.median(stored))}, greatest {percent(max(stored))}."]
+    return "\n".join(lines) + "\n"
+
+
+def write(result, name):
+    result["rows"] = rows(result)
+    result["summary"] = summary(result["rows"])
+    stem = write_results(name, result, markdown(result))
+    say(f"written: {stem}.json and .md")

@@ -1,0 +1,240 @@
+//! Rates of a block device, kept by the kernel: the block controller of control groups, version 1, on the root group, which also counts
+//! what the kernel writes back later. Burst credit is kept here: while there is some, the higher rates are written there.
+//!
+//! The kernel counts requests as the device gets them. With requests of at most `io-size` bytes (`max_sectors_kb`) it counts as the
+//! provider does: a transfer of a MiB is four operations of 256 KiB (measured; `docs/BENCH.md`, "How").
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fullbore_core::emulated::{Ceiling, Promise};
+use fullbore_core::{Error, Result, threads};
+
+/// Where the controller is.
+pub const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
+/// Its files of bytes per second, for reads and for writes.
+pub const BYTES: [&str; 2] = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
+/// The same of operations per second.
+pub const OPERATIONS: [&str; 2] = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"];
+/// How often credit is counted: at 250 MiB/s no more than 13 MiB pass at the old rate.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes of a sector in the kernel's statistics.
+const SECTOR: f64 = 512.0;
+/// KiB of the smallest request that the kernel can be held to: a page.
+const LEAST_REQUEST_KIB: u64 = 4;
+
+/// What keeps the rates of one device.
+pub struct Throttle {
+    /// The kernel's directory of the device.
+    device: PathBuf,
+    /// Its number, as the controller wants it: `7:0`.
+    number: String,
+    promise: Promise,
+    /// Operations that the kernel counts for one of the promise.
+    operations_for_one: f64,
+    state: Mutex<State>,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Idle,
+    Kept,
+    Lifted,
+}
+
+impl Throttle {
+    /// Of a device, which is held to requests of the promise's size from here on.
+    ///
+    /// # Errors
+    /// The kernel does not take the size, or does not say the number.
+    pub fn of(device: &Path, promise: Promise) -> Result<Self> {
+        let path = device.join("dev");
+        let number = fs::read_to_string(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
+        let (request, operations_for_one) = match promise.operations {
+            None => (None, 1.0),
+            Some(_) => {
+                let most = fs::read_to_string(device.join("queue/max_hw_sectors_kb")).ok();
+                let most = most.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
+                let (request, each) = request_kib(u64::from(promise.operation_bytes), most);
+                (Some(request), each)
+            }
+        };
+        if let Some(request) = request {
+            let path = device.join("queue/max_sectors_kb");
+            fs::write(&path, request.to_string()).map_err(|e| Error::io("write", path.display().to_string(), e))?;
+        }
+        let number = number.trim().to_owned();
+        Ok(Self { device: device.to_owned(), number, promise, operations_for_one, state: Mutex::new(State::Idle) })
+    }
+
+    /// Keeps the rates from here on, with full credit.
+    ///
+    /// # Errors
+    /// The kernel does not take them.
+    pub fn begin(self: &Arc<Self>) -> Result<()> {
+        *self.lock() = State::Kept;
+        let mut credits = Credits::full(&self.promise);
+        self.keep(credits.rates(&self.promise))?;
+        let bursts =
+            self.promise.bytes.burst.is_some() || self.promise.operations.is_some_and(|one| one.burst.is_some());
+        if bursts {
+            let throttle = Arc::clone(self);
+            threads::start("credit", move || throttle.count(&mut credits))?;
+        }
+        Ok(())
+    }
+
+    /// Takes all caps away; what waited for them goes on at once.
+    pub fn lift(&self) {
+        let mut state = self.lock();
+        *state = State::Lifted;
+        no_caps(&self.number);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts credit until the caps are lifted, and changes them when it ends or has come back.
+    fn count(&self, credits: &mut Credits) {
+        let (mut last, mut seen, mut kept) = (Instant::now(), used(&self.device), credits.rates(&self.promise));
+        loop {
+            std::thread::sleep(TICK);
+            if *self.lock() == State::Lifted {
+                return;
+            }
+            let (now, sum) = (Instant::now(), used(&self.device));
+            let seconds = (now - last).as_secs_f64();
+            credits.pass(&self.promise, seconds, sum.0 - seen.0, (sum.1 - seen.1) / self.operations_for_one);
+            (last, seen) = (now, sum);
+            let rates = credits.rates(&self.promise);
+            if rates != kept && self.keep(rates).is_ok() {
+                kept = rates;
+            }
+        }
+    }
+
+    /// Writes rates of bytes and operations; not when they were lifted meanwhile.
+    fn keep(&self, (bytes, operations): (f64, Option<f64>)) -> Result<()> {
+        let state = self.lock();
+        if *state == State::Lifted {
+            return Ok(());
+        }
+        let operations = operations.map(|rate| rate * self.operations_for_one);
+        let write = |file: &str, rate: u64| {
+            let path = Path::new(CONTROLLER).join(file);
+            let written = fs::write(&path, format!("{} {rate}\n", self.number));
+            written.map_err(|e| Error::io("write a rate to", path.display().to_string(), e))
+        };
+        for file in BYTES {
+            write(file, (bytes as u64).max(1))?;
+        }
+        for file in OPERATIONS {
+            if let Some(rate) = operations {
+                write(file, (rate as u64).clamp(1, u64::from(u32::MAX)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the caps of a device away, of which no more is known.
+pub fn lift(device: &Path) {
+    no_caps(fs::read_to_string(device.join("dev")).unwrap_or_default().trim());
+}
+
+/// Takes the caps of a device away, by its number.
+fn no_caps(number: &str) {
+    for file in BYTES.iter().chain(&OPERATIONS) {
+        let _ = fs::write(Path::new(CONTROLLER).join(file), format!("{number} 0\n")); // There may be none.
+    }
+}
+
+/// KiB of the largest request for operations of `bytes` bytes on a device that takes `most` KiB, and how many of them make one.
+fn request_kib(bytes: u64, most: u64) -> (u64, f64) {
+    let request = (bytes >> 10).clamp(LEAST_REQUEST_KIB, most.max(LEAST_REQUEST_KIB));
+    (request, bytes as f64 / (request << 10) as f64)
+}
+
+/// Bytes and requests of a device since it is there.
+fn used(device: &Path) -> (f64, f64) {
+    let text = fs::read_to_string(device.join("stat")).unwrap_or_default();
+    let field = |at| text.split_whitespace().nth(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+    // Documentation/block/stat.rst: reads, merged, sectors, milliseconds; the same of writes.
+    ((field(2) + field(6)) * SECTOR, field(0) + field(4))
+}
+
+/// Credit in bytes and in operations.
+struct Credits {
+    bytes: f64,
+    operations: f64,
+}
+
+impl Credits {
+    fn full(promise: &Promise) -> Self {
+        let of = |ceiling: Ceiling| ceiling.burst.map_or(0.0, |(_, credit)| credit);
+        Self { bytes: of(promise.bytes), operations: promise.operations.map_or(0.0, of) }
+    }
+
+    /// So much passed in `seconds`. Credit comes in at the lasting rate, up to what there was at the start.
+    fn pass(&mut self, promise: &Promise, seconds: f64, bytes: f64, operations: f64) {
+        let after = |credit: f64, ceiling: Ceiling, amount: f64| {
+            let most = ceiling.burst.map_or(0.0, |(_, credit)| credit);
+            (credit + seconds * ceiling.rate - amount).min(most)
+        };
+        self.bytes = after(self.bytes, promise.bytes, bytes);
+        if let Some(ceiling) = promise.operations {
+            self.operations = after(self.operations, ceiling, operations);
+        }
+    }
+
+    /// Bytes and operations per second that may pass now.
+    fn rates(&self, promise: &Promise) -> (f64, Option<f64>) {
+        let now = |ceiling: Ceiling, credit: f64| match ceiling.burst {
+            Some((high, _)) if credit > 0.0 => high,
+            _ => ceiling.rate,
+        };
+        (now(promise.bytes, self.bytes), promise.operations.map(|ceiling| now(ceiling, self.operations)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::bench::volume::profile;
+
+    #[test]
+    fn requests_are_as_long_as_an_operation_and_what_does_not_fit_is_converted() {
+        assert_eq!(request_kib(256 << 10, 1280), (256, 1.0));
+        assert_eq!(request_kib(2 << 20, 1024), (1024, 2.0), "one operation of 2 MiB is two requests");
+        assert_eq!(request_kib(512, 1280), (4, 0.125), "a page is eight operations of 512 bytes");
+    }
+
+    #[test]
+    fn the_high_rate_lasts_as_long_as_its_credit_and_comes_back() {
+        let promise = profile("gp2-100gb").unwrap().promise;
+        let (_, most) = promise.operations.unwrap().burst.unwrap();
+        let mut credits = Credits::full(&promise);
+        assert_eq!(credits.rates(&promise).1, Some(3000.0));
+        // 3,000 in a second, of which 300 come in: all is gone after credit / 2,700 seconds.
+        let seconds = most / 2700.0;
+        credits.pass(&promise, seconds - 1.0, 0.0, (seconds - 1.0) * 3000.0);
+        assert_eq!(credits.rates(&promise).1, Some(3000.0));
+        credits.pass(&promise, 2.0, 0.0, 6000.0);
+        assert_eq!(credits.rates(&promise).1, Some(300.0));
+        credits.pass(&promise, 1e9, 0.0, 0.0);
+        assert!(credits.operations <= most, "no more than there was: {}", credits.operations);
+        assert_eq!(credits.rates(&promise).1, Some(3000.0));
+    }
+
+    #[test]
+    fn a_volume_without_burst_has_one_rate() {
+        let promise = profile("io1-9000").unwrap().promise;
+        let mut credits = Credits::full(&promise);
+        credits.pass(&promise, 1.0, 1e12, 1e9);
+        assert_eq!(credits.rates(&promise), (500.0 * 1048576.0, Some(9000.0)));
+    }
+}

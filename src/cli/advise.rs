@@ -1,0 +1,176 @@
+//! `fullbore advise`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fullbore::config::Config;
+use fullbore::job::foresee::{self, Advice};
+use fullbore::tune::estimate::{Best, Goal};
+use fullbore::units::show_bytes;
+use fullbore::{Error, Result};
+use serde::Serialize;
+
+use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
+
+const MIB: u64 = 1 << 20;
+
+/// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
+///
+/// What flags or the configuration say stays as it is; the rest is chosen by the same model as an estimate, from a profile of this machine
+/// (fullbore calibrate) and samples of the database. Nothing is written.
+///
+/// Example: fullbore advise sqlite:/data/app.db --to /mnt/a/ --smallest --deadline 2h
+#[derive(Debug, Args)]
+pub struct Advise {
+    /// The job.
+    #[command(flatten)]
+    pub job: ForeseenJob,
+    /// Encrypt for the holder of this key, as for backup. Repeatable.
+    #[arg(long, value_name = "KEYFILE")]
+    pub encrypt_to: Vec<PathBuf>,
+    /// What it is to serve.
+    #[command(flatten)]
+    pub goal: GoalFlags,
+}
+
+/// What a configuration is chosen for.
+#[derive(Debug, Args)]
+pub struct GoalFlags {
+    /// The least time [default, but for --deadline].
+    #[arg(long)]
+    pub fastest: bool,
+    /// The fewest bytes on the media [default with --deadline].
+    #[arg(long, conflicts_with = "fastest")]
+    pub smallest: bool,
+    /// What the backup may take of all processors, e.g. 25%. Where no codec is light enough, a throttle is set.
+    #[arg(long, value_name = "PERCENT")]
+    pub cpu_limit: Option<String>,
+    /// Be done within this time, e.g. 2h, in nine of ten runs.
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
+    /// Whose time counts [default: backup].
+    #[arg(long, value_enum)]
+    pub direction: Option<Direction>,
+}
+
+/// The report of `advise`: what was found, and the command.
+#[derive(Serialize)]
+struct Advised {
+    #[serde(flatten)]
+    advice: Advice,
+    /// Words of the command.
+    command: Vec<String>,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Advise, config: &Config) -> Result<u8> {
+    let make = || {
+        let request = args.job.request(!args.encrypt_to.is_empty(), config)?;
+        let advice = foresee::advise(&request, &args.goal.goal()?, &super::heeding(config)?)?;
+        Ok(Advised { command: command(args, &advice), advice })
+    };
+    answer(&args.job, make, told, |made| [&made.advice.notes, &made.advice.warnings])
+}
+
+impl GoalFlags {
+    /// The first of these flags that was given.
+    pub fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("--fastest", self.fastest),
+            ("--smallest", self.smallest),
+            ("--cpu-limit", self.cpu_limit.is_some()),
+            ("--deadline", self.deadline.is_some()),
+            ("--direction", self.direction.is_some()),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+
+    /// The goal.
+    ///
+    /// # Errors
+    /// A time or a share that is none.
+    pub fn goal(&self) -> Result<Goal> {
+        let smallest = self.smallest || (self.deadline.is_some() && !self.fastest);
+        Ok(Goal {
+            best: if smallest { Best::Smallest } else { Best::Fastest },
+            by: self.direction.unwrap_or(Direction::Backup).into(),
+            cpu_limit: self.cpu_limit.as_ref().map(|text| cpu_limit(text)).transpose()?,
+            deadline: self.deadline.as_ref().map(|text| deadline(text)).transpose()?,
+        })
+    }
+}
+
+/// A share from `25%` or `25`.
+fn cpu_limit(text: &str) -> Result<f64> {
+    let percent = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
+    percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).map(|percent| percent / 100.0).ok_or_else(|| {
+        Error::usage("--cpu-limit", format!("`{text}` is no share of the processors"), "write e.g. 25%, at most 100%")
+    })
+}
+
+/// The words of the backup: what was given stays, what was left open is what was chosen.
+fn command(args: &Advise, advice: &Advice) -> Vec<String> {
+    let (job, chosen) = (&args.job, &advice.advised);
+    let mut words = vec!["fullbore".to_owned(), "backup".to_owned(), job.source.clone()];
+    let mut flag = |name: &str, value: Option<String>| {
+        words.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
+    };
+    for device in &job.to {
+        flag("to", Some(device.clone()));
+    }
+    flag("stripes", Some(chosen.stripes.to_string()));
+    flag("compression", Some(chosen.compression.clone()));
+    flag("buffer-count", Some(chosen.buffer_count.to_string()));
+    flag("workers", Some(chosen.workers.to_string()));
+    let tuning = &job.tuning;
+    flag("throttle", advice.throttle.map(per_second));
+    flag("readers", tuning.readers.map(|readers| readers.to_string()));
+    flag("queue-depth", tuning.shared.queue_depth.map(|depth| depth.to_string()));
+    flag("max-transfer-size", tuning.max_transfer_size.clone());
+    flag("block-size", tuning.block_size.clone());
+    for key in &args.encrypt_to {
+        flag("encrypt-to", Some(key.display().to_string()));
+    }
+    flag("password-file", job.password_file.as_ref().map(|path| path.display().to_string()));
+    words
+}
+
+/// A rate as `--throttle` takes it.
+fn per_second(rate: u64) -> String {
+    match rate % MIB {
+        0 => format!("{}MiB/s", rate / MIB),
+        _ => format!("{rate}/s"),
+    }
+}
+
+fn told(made: &Advised) -> String {
+    let Advised { advice, command } = made;
+    let mut lines = vec![format!(
+        "ADVICE for {} of `{}`, the best of {} configurations (profile `{}`)",
+        show_bytes(advice.plain_bytes),
+        advice.source,
+        advice.compared,
+        advice.profile.name
+    )];
+    lines.extend(told_configuration(&advice.advised));
+    if let Some(asked) = advice.as_asked.backup {
+        let asked_line = &advice.as_asked;
+        lines.push(format!(
+            "  without advice ({}, {} stripes, {} buffers): {} (middle), stored {}, memory {}",
+            asked_line.compression,
+            asked_line.stripes,
+            asked_line.buffer_count,
+            show_seconds(asked.p50_s),
+            show_bytes(asked_line.stored_bytes),
+            show_bytes(asked_line.memory_bytes),
+        ));
+    }
+    lines.push(in_shell(command));
+    lines.join("\n")
+}
+
+/// Words as they can be pasted into a shell.
+fn in_shell(words: &[String]) -> String {
+    // A NUL byte cannot come from an argument.
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}

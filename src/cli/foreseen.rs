@@ -1,0 +1,216 @@
+//! What `estimate` and `advise` share: the job that is foreseen, and how its figures are shown.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use fullbore::config::Config;
+use fullbore::job::backup::path_of;
+use fullbore::job::foresee::{ForeseenReport, GridLine, Request};
+use fullbore::tune::estimate::By;
+use fullbore::units::{self, show_bytes};
+use fullbore::{Error, Result};
+use fullbore_core::device::{Device, Place};
+use serde::Serialize;
+
+use super::args::ReportTo;
+use super::inspect::WITH_WARNINGS;
+use super::show;
+use super::tuning::BackupTuning;
+
+/// The job that is foreseen.
+#[derive(Debug, Args)]
+pub struct ForeseenJob {
+    /// The database, as for backup.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Where families would go, as for backup. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub to: Vec<String>,
+    /// Families [default: one per device].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub stripes: Option<u8>,
+    /// none, lz4, zstd[:LEVEL] or gzip[:LEVEL], one that the profile knows [default: lz4].
+    #[arg(long, value_name = "CODEC")]
+    pub compression: Option<String>,
+    /// The profile of this machine.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub profile: String,
+    /// For a database of this size, e.g. 4TB, whatever it has now.
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<String>,
+    /// Where the files of a server are.
+    #[arg(long, value_name = "PATH")]
+    pub data_path: Option<PathBuf>,
+    /// What an hour of this machine costs: adds the cost of each backup.
+    #[arg(long, value_name = "PRICE")]
+    pub price: Option<f64>,
+    /// The server's password: the first line of this file.
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub tuning: BackupTuning,
+    /// Write the estimate as JSON (docs/ESTIMATE.md): json (to standard output) or json:FILE.
+    #[arg(long, value_name = "json[:FILE]", value_parser = super::args::report_to)]
+    pub report: Option<ReportTo>,
+}
+
+/// What has to be done by a deadline.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Direction {
+    /// The backup.
+    Backup,
+    /// The restore.
+    Restore,
+    /// A backup, and then its restore.
+    Both,
+}
+
+impl ForeseenJob {
+    /// What is asked of the job, by itself; `encrypted` says that its blocks would be.
+    ///
+    /// # Errors
+    /// A flag whose value is none.
+    pub fn request(&self, encrypted: bool, config: &Config) -> Result<Request> {
+        let to: Vec<Device> = self.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?;
+        if let Some(pipe) = to.iter().find(|device| matches!(device.place(), Place::Pipe)) {
+            let hint = "name the device that the other end writes to";
+            return Err(Error::usage(pipe.to_string(), "nobody knows how fast the other end of a pipe is", hint));
+        }
+        let compression = self.compression.as_ref().or(config.compression.as_ref());
+        Ok(Request {
+            source: self.source.clone(),
+            to,
+            stripes: self.stripes.map(usize::from).or(config.stripes),
+            compression: compression.map(|text| text.parse()).transpose()?,
+            encrypted: encrypted || !config.encrypt_to.is_empty(),
+            knobs: self.tuning.knobs(config)?,
+            profile: self.profile.clone(),
+            size: self.size.as_ref().map(|text| units::bytes("--size", text)).transpose()?,
+            data_path: self.data_path.clone(),
+            price: self.price.map(check_price).transpose()?,
+            password_file: self.password_file.clone(),
+            catalog: config.catalog_path(),
+            ..Request::default()
+        })
+    }
+}
+
+/// Makes an answer, shows and writes it; gives the exit code. `told` is its text, `remarks` its notes and warnings.
+///
+/// # Errors
+/// Those of `make`; a report that cannot be written.
+pub fn answer<T: Serialize>(
+    job: &ForeseenJob,
+    make: impl FnOnce() -> Result<T>,
+    told: impl Fn(&T) -> String,
+    remarks: impl Fn(&T) -> [&Vec<String>; 2],
+) -> Result<u8> {
+    super::refuse_report_in_database(job.report.as_ref(), Path::new(path_of(&job.source)))?;
+    if let Some(ReportTo::File(path)) = &job.report {
+        super::check_report_place(path)?;
+    }
+    let made = make()?;
+    if job.report != Some(ReportTo::Output) {
+        show::line(&told(&made));
+    }
+    if let Some(to) = &job.report {
+        super::write_report(to, &made)?;
+    }
+    let [notes, warnings] = remarks(&made);
+    notes.iter().for_each(|note| show::note(note));
+    warnings.iter().for_each(|warning| show::warning(warning));
+    Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS })
+}
+
+impl From<Direction> for By {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Backup => Self::Backup,
+            Direction::Restore => Self::Restore,
+            Direction::Both => Self::Both,
+        }
+    }
+}
+
+/// Seconds of `--deadline`.
+///
+/// # Errors
+/// No time, or none at all.
+pub fn deadline(text: &str) -> Result<f64> {
+    let time = units::duration("--deadline", text)?;
+    if time.is_zero() {
+        return Err(Error::usage("--deadline", "no time at all is kept by nothing", "write e.g. 2h"));
+    }
+    Ok(time.as_secs_f64())
+}
+
+fn check_price(price: f64) -> Result<f64> {
+    if price.is_finite() && price >= 0.0 {
+        return Ok(price);
+    }
+    Err(Error::usage("--price", format!("{price} is not a price"), "write what an hour costs, e.g. 2.56"))
+}
+
+/// Both directions of a configuration, and what it takes.
+pub fn told_configuration(line: &GridLine) -> [String; 3] {
+    [
+        format!("  backup:  {}", told_direction(line.backup)),
+        format!("  restore: {}", told_direction(line.restore)),
+        format!(
+            "  stored {}, memory {}, processor {:.1} s{}",
+            show_bytes(line.stored_bytes),
+            show_bytes(line.memory_bytes),
+            line.cpu_s,
+            line.cost.map(|cost| format!(", cost {cost:.2}")).unwrap_or_default()
+        ),
+    ]
+}
+
+/// Interval, speed and limit of a direction.
+fn told_direction(foreseen: Option<ForeseenReport>) -> String {
+    foreseen.map_or_else(
+        || "not known: its way was not calibrated".into(),
+        |one| {
+            format!(
+                "{} to {} (middle {}, {:.0} MiB/s); limit: {}",
+                show_seconds(one.p10_s),
+                show_seconds(one.p90_s),
+                show_seconds(one.p50_s),
+                one.mib_per_s,
+                one.limit
+            )
+        },
+    )
+}
+
+/// A line for each configuration.
+pub fn table(lines: &[GridLine]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header([
+        "codec", "stripes", "buffers", "backup", "P90", "limit", "restore", "P90", "limit", "stored", "memory",
+    ]);
+    for line in lines {
+        let of = |one: Option<ForeseenReport>| {
+            one.map_or(["-".to_owned(), "-".to_owned(), "-".to_owned()], |one| {
+                [show_seconds(one.p50_s), show_seconds(one.p90_s), one.limit.to_owned()]
+            })
+        };
+        let mut cells = vec![line.compression.clone(), line.stripes.to_string(), line.buffer_count.to_string()];
+        cells.extend(of(line.backup));
+        cells.extend(of(line.restore));
+        cells.extend([show_bytes(line.stored_bytes), show_bytes(line.memory_bytes)]);
+        table.add_row(cells);
+    }
+    table.to_string()
+}
+
+/// `3.2 s`, `12.5 min`, `3.4 h`.
+pub fn show_seconds(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.1} s"),
+        _ if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}

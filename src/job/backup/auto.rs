@@ -1,0 +1,74 @@
+//! `--auto`: codec, stripes, buffers and workers are those that `fullbore advise` would print.
+
+use std::path::PathBuf;
+
+use fullbore_core::codec::Compression;
+use fullbore_core::media::SetKind;
+use fullbore_core::{Error, Result};
+
+use super::Request;
+use crate::job::{Conduct, foresee};
+use crate::report::Report;
+use crate::tune::estimate::Goal;
+
+/// What the choice goes by.
+#[derive(Debug, Clone)]
+pub struct Auto {
+    /// What the configuration is to serve.
+    pub goal: Goal,
+    /// `--profile`.
+    pub profile: String,
+    /// `--data-path`: where the files of a server are.
+    pub data_path: Option<PathBuf>,
+    /// The codec, where flag or configuration says one.
+    pub compression: Option<Compression>,
+    /// Where the catalog is.
+    pub catalog: PathBuf,
+}
+
+/// `request` with what `--auto` chooses, and without `--auto`; as it is where that was not asked for. A note says what was chosen.
+///
+/// # Errors
+/// Those of `fullbore advise`; a log set; a deadline that nothing keeps.
+pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Request> {
+    let Some(auto) = &request.auto else { return Ok(request.clone()) };
+    if request.kind == SetKind::Log {
+        let why = "a log set is too small for a choice to matter";
+        return Err(Error::usage("--auto", why, "leave it out, or say --compression and --stripes"));
+    }
+    let asked = foresee::Request {
+        source: request.source.clone(),
+        to: request.to.clone(),
+        stripes: request.stripes,
+        compression: auto.compression,
+        encrypted: !request.encrypt_to.is_empty(),
+        knobs: request.knobs.clone(),
+        profile: auto.profile.clone(),
+        data_path: auto.data_path.clone(),
+        password_file: request.password_file.clone(),
+        catalog: auto.catalog.clone(),
+        ..foresee::Request::default()
+    };
+    let advice = foresee::advise(&asked, &auto.goal, conduct)?;
+    if !advice.keeps_deadline {
+        let p90 = advice.advised.backup.map_or(f64::NAN, |backup| backup.p90_s);
+        let why = format!("no configuration keeps it: the nearest is done after {p90:.1} s in nine of ten runs");
+        return Err(Error::usage("--deadline", why, "fullbore estimate --deadline says what hardware would"));
+    }
+    let line = &advice.advised;
+    report.warnings.extend(advice.warnings);
+    report.notes.push(format!(
+        "chosen by --auto: {}, {} stripes, {} buffers, {} workers{}",
+        line.compression,
+        line.stripes,
+        line.buffer_count,
+        line.workers,
+        advice.throttle.map_or_else(String::new, |rate| format!(", at most {}/s", crate::units::show_bytes(rate)))
+    ));
+    let mut made = Request { auto: None, stripes: Some(line.stripes as usize), ..request.clone() };
+    made.compression = line.compression.parse()?;
+    made.knobs.buffer_count = Some(line.buffer_count as usize);
+    made.knobs.workers = Some(line.workers as usize);
+    made.knobs.throttle = advice.throttle;
+    Ok(made)
+}

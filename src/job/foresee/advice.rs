@@ -1,0 +1,118 @@
+//! Advice: of what nobody has said, the values that serve a goal best, by the same model as an estimate.
+
+use fullbore_core::{Error, Result};
+use serde::Serialize;
+
+use super::candidates::{self, Shape};
+use super::report::{GridLine, ProfileReport, line};
+use super::{Conduct, Ground, Request, ground, of, unpredictable};
+use crate::tune::estimate::{Estimate, Glance, Goal, glance, rank, throttle};
+
+const SCHEMA_VERSION: u32 = 1;
+/// A throttle is advised in whole steps of so many bytes per second.
+const THROTTLE_STEP: f64 = 1_048_576.0;
+
+/// What to do, and what it will take.
+#[derive(Debug, Clone, Serialize)]
+pub struct Advice {
+    /// Version of this object; fields are added, never changed.
+    pub schema_version: u32,
+    /// As it was given, without a password.
+    pub source: String,
+    /// What passes.
+    pub plain_bytes: u64,
+    /// The configuration that serves the goal best.
+    pub advised: GridLine,
+    /// `--throttle` in bytes per second.
+    pub throttle: Option<u64>,
+    /// What the flags alone would do.
+    pub as_asked: GridLine,
+    /// False where nothing keeps the deadline: then `advised` comes nearest.
+    pub keeps_deadline: bool,
+    /// Configurations that were compared.
+    pub compared: usize,
+    /// What it was calibrated with.
+    pub profile: ProfileReport,
+    /// What may be wrong with it.
+    pub warnings: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// Chooses codec, stripes, buffers and workers for `goal`, of which those that `request` says stay as they are.
+///
+/// # Errors
+/// Those of an estimate; a limit of the processors that no throttle keeps.
+pub fn advise(request: &Request, goal: &Goal, conduct: &Conduct) -> Result<Advice> {
+    let ground = ground(request, conduct)?;
+    let as_asked = of(&candidates::asked(request), request, &ground)?;
+    let shapes = candidates::open(request, &ground.known);
+    let mut glances = Vec::new();
+    for shape in &shapes {
+        conduct.check()?;
+        glances.extend(glanced(shape, request, goal, &ground)?);
+    }
+    rank(&mut glances, goal.best);
+    let (advised, keeps_deadline) = chosen(glances, request, goal, &ground)?;
+    let plain = ground.source.plain_bytes;
+    let mut warnings = ground.warnings;
+    if !keeps_deadline {
+        warnings.push("no configuration keeps the deadline; this one comes nearest".into());
+    }
+    Ok(Advice {
+        schema_version: SCHEMA_VERSION,
+        source: fullbore_core::device::without_password(&request.source),
+        plain_bytes: plain,
+        throttle: advised.candidate.throttle,
+        advised: line(&advised, plain, request.price),
+        as_asked: line(&as_asked, plain, request.price),
+        keeps_deadline,
+        compared: shapes.len(),
+        profile: ProfileReport::of(&ground.profile),
+        warnings,
+        notes: ground.notes,
+    })
+}
+
+/// `shape` at a glance, throttled where it would take too much of the processors; nothing of what a plan refuses or the profile does not know.
+fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Result<Option<Glance>> {
+    let look = |shape: &Shape| -> Result<Option<Glance>> {
+        let Ok(candidate) = super::known_ways(shape, request, ground) else { return Ok(None) };
+        glance(&ground.known, candidate, goal.by).map_err(|error| unpredictable(&error, request))
+    };
+    let free = look(shape)?;
+    let over = |limit: f64| free.as_ref().filter(|free| free.cpu_share > limit).map(|free| (free, limit));
+    let Some((free, limit)) = goal.cpu_limit.and_then(over) else { return Ok(free) };
+    let rate = throttle(free, &ground.known, limit).map_or(0.0, |rate| (rate / THROTTLE_STEP).floor());
+    if rate < 1.0 {
+        return Ok(None);
+    }
+    look(&Shape { throttle: Some((rate * THROTTLE_STEP) as u64), ..*shape })
+}
+
+/// The first that keeps the deadline, or else the one that comes nearest.
+fn chosen(ranked: Vec<Glance>, request: &Request, goal: &Goal, ground: &Ground) -> Result<(Estimate, bool)> {
+    let whole = |glance: &Glance| {
+        let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
+        made.map_err(|error| unpredictable(&error, request))
+    };
+    let Some(first) = ranked.first() else {
+        if goal.cpu_limit.is_none() {
+            let hint = "fullbore calibrate --read DATABASE --write DESTINATION";
+            return Err(Error::usage("--direction", "the profile does not know that direction of this way", hint));
+        }
+        let why = "no configuration that the profile knows keeps it";
+        let hint = "raise the limit, or measure lighter codecs: fullbore calibrate --thorough";
+        return Err(Error::usage("--cpu-limit", why, hint));
+    };
+    let Some(deadline) = goal.deadline else { return Ok((whole(first)?, true)) };
+    // P90 is above the middle: what does not keep the deadline in the middle does not keep it.
+    for glance in ranked.iter().filter(|glance| glance.seconds <= deadline) {
+        let estimate = whole(glance)?;
+        if estimate.p90(goal.by).is_some_and(|seconds| seconds <= deadline) {
+            return Ok((estimate, true));
+        }
+    }
+    let nearest = ranked.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)).unwrap_or(first);
+    Ok((whole(nearest)?, false))
+}

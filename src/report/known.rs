@@ -1,0 +1,206 @@
+//! What a profile of this machine knows of the way that a job took: its places are those of the job's own account.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use fullbore_core::device::Device;
+use fullbore_core::io::free_space;
+use fullbore_core::{Result, threads};
+
+use super::Report;
+use crate::tune::model::{Direction, Side, Way as ModelWay};
+use crate::tune::profile::{self, Place, Profile, Use, Way, Whereabouts};
+use crate::tune::verdict::{Elsewhere, Known};
+
+/// How long directories that the job has not used may take to say that they are there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Report {
+    /// Has the verdict compare with a profile: the one that was named, or the default one, if there is any.
+    ///
+    /// # Errors
+    /// There is no profile of the name that was given.
+    pub fn compare_with(&mut self, named: Option<&str>) -> Result<()> {
+        let (profile, notes) = profile::for_job(named)?;
+        self.profile = profile;
+        self.notes.extend(notes);
+        Ok(())
+    }
+
+    /// Where families are, each place once.
+    fn media(&self) -> Vec<Whereabouts> {
+        let of = |device: &str| Device::parse(device).map_or(Whereabouts::Unknown, |device| Whereabouts::of(&device));
+        let mut places: Vec<Whereabouts> = self.families.iter().map(|family| of(&family.device)).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
+    fn database_is_at(&self) -> Whereabouts {
+        self.database_at.clone().map_or(Whereabouts::Unknown, Whereabouts::At)
+    }
+
+    /// True where the database and a family are in file systems of one device.
+    pub(super) fn one_device(&self) -> bool {
+        let database = self.database_is_at().device();
+        database.is_some() && self.media().iter().any(|family| family.device() == database)
+    }
+
+    /// What the profile knows of this job's way. Nothing of a backup with `--copy-to`, whose bytes are written twice, or of a restore that went
+    /// on with what another had left: the model has no word for these.
+    pub(super) fn known(&self, direction: Direction) -> Option<Known> {
+        let (profile, setup) = (self.profile.as_ref()?, self.setup.as_ref()?);
+        if !self.copies.is_empty() || self.resumed.is_some() || self.families.is_empty() {
+            return None;
+        }
+        let way = |side| match direction.way(side) {
+            ModelWay::Read => Way::Read,
+            ModelWay::Write => Way::Write,
+        };
+        let is_known = |place: &Whereabouts, side| match place {
+            Whereabouts::At(name) => profile.knows(name, way(side)),
+            Whereabouts::Nowhere => true,
+            Whereabouts::Unknown => false,
+        };
+        let (media, database) = (self.media(), self.database_is_at());
+        let moves_database = self.accounts.iter().any(|stage| {
+            let of_database = if direction == Direction::Backup { "source" } else { "target" };
+            stage.name == of_database && stage.account.bytes > 0
+        });
+        let whole = media.iter().all(|place| is_known(place, Side::Media))
+            && (!moves_database || is_known(&database, Side::Database));
+        let elsewhere = match direction {
+            Direction::Backup => self.elsewhere(profile, &media, &database),
+            Direction::Restore => Vec::new(),
+        };
+        Some(Known {
+            profile: profile.name.clone(),
+            path: profile.path_between(&database, &media, setup.transfer_bytes).path,
+            whole,
+            database: profile.headroom(std::slice::from_ref(&database), way(Side::Database)),
+            media: profile.headroom(&media, way(Side::Media)),
+            directories: media.iter().filter_map(Whereabouts::name).map(str::to_owned).collect(),
+            elsewhere,
+        })
+    }
+
+    /// Directories that were measured, and that families could go to as well. The job has not touched them: where a server behind one of them
+    /// does not answer, nothing is advised, and nobody waits for it.
+    fn elsewhere(&self, profile: &Profile, media: &[Whereabouts], database: &Whereabouts) -> Vec<Elsewhere> {
+        let used: Vec<u64> = media.iter().chain([database]).filter_map(Whereabouts::device).collect();
+        let of_one = self.stored_bytes / (self.families.len() as u64 + 1);
+        let transfer_bytes = self.setup.as_ref().map_or(0, |setup| setup.transfer_bytes);
+        let (found, heard) = channel();
+        let profile = profile.clone();
+        let look = move || {
+            // Nobody may be listening any more.
+            let _ = found.send(with_room(&profile, used, of_one, transfer_bytes));
+        };
+        let looked = threads::start("places", look).ok().and_then(|_| heard.recv_timeout(PATIENCE).ok());
+        looked.unwrap_or_default()
+    }
+}
+
+/// Directories on devices that are not among the used ones, with room for a family of so many bytes.
+fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes: u64) -> Vec<Elsewhere> {
+    let mut found = Vec::new();
+    for place in profile.places.iter().filter(|place| place.used == Use::Write) {
+        let Some(number) = still_there(place).filter(|number| !used.contains(number)) else { continue };
+        if free_space(Path::new(&place.path)).is_ok_and(|free| free > of_one) {
+            let media = [Whereabouts::At(place.path.clone())];
+            let write = profile.path_between(&Whereabouts::Nowhere, &media, transfer_bytes).path.media.write;
+            found.push(Elsewhere { directory: place.path.clone(), write });
+            used.push(number);
+        }
+    }
+    found
+}
+
+/// The device of a directory, if it is the one that was measured: another one may be mounted there by now, or none.
+fn still_there(place: &Place) -> Option<u64> {
+    let now = Whereabouts::At(place.path.clone()).device();
+    now.filter(|_| now == place.device && Path::new(&place.path).is_dir())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use fullbore_core::codec::Compression;
+    use fullbore_core::plan::{Knobs, Plan};
+
+    use super::*;
+    use crate::report::FamilyReport;
+    use crate::tune::profile::{Cell, Order, Round, Settings, Shape};
+    use crate::tune::verdict::Setup;
+
+    /// A place that was written to at 100 MB/s.
+    fn written(path: &Path, device: u64) -> Place {
+        let shape = Shape {
+            way: Way::Write,
+            order: Order::Sequential,
+            block_bytes: 1 << 20,
+            queue_depth: 4,
+            streams: 1,
+            direct: true,
+        };
+        let round = Round { bytes: 100_000_000, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+        let cells = vec![Cell { shape, rounds: vec![round; 2] }];
+        Place { path: path.display().to_string(), used: Use::Write, device: Some(device), bytes: 1, cells }
+    }
+
+    /// A backup of `database` into a family in `media`, beside a profile with these places.
+    fn backup(database: &Path, media: &Path, places: Vec<Place>) -> Report {
+        let plan = Plan::backup(&Knobs::default(), 1, Compression::None, false).unwrap();
+        let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
+        let device = media.join("app.bore").display().to_string();
+        Report {
+            families: vec![FamilyReport { device, bytes: 1, blake3: String::new() }],
+            stored_bytes: 1,
+            setup: Some(Setup::of_backup(&plan, "none", false)),
+            database_at: Some(database.display().to_string()),
+            profile: Some(Profile { places, ..Profile::begin("night", settings) }),
+            ..Report::begin("backup")
+        }
+    }
+
+    #[test]
+    fn another_directory_is_advised_where_it_is_there_on_a_device_of_its_own() {
+        let (disk, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+        let number = |path: &Path| std::fs::metadata(path).unwrap().dev();
+        let (own, other) = (number(disk.path()), number(memory.path()));
+        if own == other {
+            return; // Here memory is no file system of its own.
+        }
+        let places = vec![written(disk.path(), own), written(memory.path(), other)];
+        let known = |report: &Report| report.known(Direction::Backup).unwrap();
+        let report = backup(Path::new("/nowhere/app.db"), disk.path(), places.clone());
+        let [found] = &known(&report).elsewhere[..] else { panic!("{:?}", known(&report).elsewhere) };
+        assert_eq!(found.directory, memory.path().display().to_string());
+        assert!((found.write.total_rate - 1e8).abs() < 1.0);
+        let beside_the_database = backup(&memory.path().join("app.db"), disk.path(), places.clone());
+        assert_eq!(known(&beside_the_database).elsewhere, []);
+        let of_another_disk = vec![written(disk.path(), own), written(memory.path(), other + 1_000_000)];
+        assert_eq!(known(&backup(Path::new("/nowhere/app.db"), disk.path(), of_another_disk)).elsewhere, []);
+        let full = Report { stored_bytes: u64::MAX, ..report };
+        assert_eq!(known(&full).elsewhere, [], "a family has no room there");
+    }
+
+    #[test]
+    fn the_way_is_known_as_a_whole_where_each_place_was_measured() {
+        let disk = tempfile::tempdir().unwrap();
+        let number = std::fs::metadata(disk.path()).unwrap().dev();
+        let report = backup(&disk.path().join("app.db"), disk.path(), vec![written(disk.path(), number)]);
+        let known = report.known(Direction::Backup).unwrap();
+        assert!(known.whole, "nothing of the database has moved in this report: {known:?}");
+        assert!(report.one_device());
+        let far = Report { families: vec![], ..report.clone() };
+        assert_eq!(far.known(Direction::Backup), None);
+        let mirrored = Report { copies: report.families.clone(), ..report.clone() };
+        assert_eq!(mirrored.known(Direction::Backup), None, "the model has no word for it");
+        let unmeasured = backup(Path::new("/nowhere/app.db"), Path::new("/proc"), vec![written(disk.path(), number)]);
+        assert!(!unmeasured.known(Direction::Backup).unwrap().whole);
+    }
+}

@@ -1,0 +1,122 @@
+//! Which configuration serves a goal best.
+
+use super::super::model::what_if::SAME_SPEED;
+use super::super::model::{Configuration, Prediction, Unpredictable, predict};
+use super::{Candidate, Known};
+
+/// What has to be done, by a deadline or as fast as can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The backup.
+    Backup,
+    /// The restore.
+    Restore,
+    /// One after the other.
+    Both,
+}
+
+/// What is wanted most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Best {
+    /// The least time.
+    Fastest,
+    /// The fewest bytes on the media.
+    Smallest,
+}
+
+/// What a configuration is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goal {
+    /// What is wanted most.
+    pub best: Best,
+    /// Whose time counts.
+    pub by: By,
+    /// Share of all processors that the backup may take, 0…1.
+    pub cpu_limit: Option<f64>,
+    /// Seconds within which nine of ten runs have to be done.
+    pub deadline: Option<f64>,
+}
+
+/// A candidate at a glance: in the middle, without its interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Glance {
+    /// What was looked at.
+    pub candidate: Candidate,
+    /// Seconds of what counts.
+    pub seconds: f64,
+    /// Bytes on the media.
+    pub stored_bytes: f64,
+    /// Processor seconds of the backup for a plain byte.
+    pub cpu_per_byte: f64,
+    /// Share of all processors that the backup takes; 0 where only the restore is known.
+    pub cpu_share: f64,
+}
+
+impl By {
+    /// The time of what counts; `None` where it needs a direction that is not known.
+    pub fn of(self, backup: Option<f64>, restore: Option<f64>) -> Option<f64> {
+        match self {
+            Self::Backup => backup,
+            Self::Restore => restore,
+            Self::Both => Some(backup? + restore?),
+        }
+    }
+}
+
+/// Looks at `candidate`; `None` where the path does not know the direction that counts.
+///
+/// # Errors
+/// As [`predict`].
+pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
+    let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| predict(&known.path, one)).transpose();
+    let (backup, restore) = (foresee(&candidate.backup)?, foresee(&candidate.restore)?);
+    let seconds = |one: &Option<Prediction>| one.as_ref().map(|one| one.seconds * known.factor.middle);
+    let Some(counted) = by.of(seconds(&backup), seconds(&restore)) else { return Ok(None) };
+    let plain_bytes = candidate.backup.as_ref().map_or(1.0, |backup| backup.plain_bytes);
+    let cpu_seconds = backup.as_ref().map_or(0.0, |backup| backup.cpu_seconds);
+    let span = seconds(&backup).unwrap_or(f64::INFINITY) * known.path.machine.cores;
+    Ok(Some(Glance {
+        seconds: counted,
+        stored_bytes: backup.or(restore).map_or(0.0, |one| one.stored_bytes),
+        cpu_per_byte: cpu_seconds / plain_bytes,
+        cpu_share: cpu_seconds / span,
+        candidate,
+    }))
+}
+
+/// Plain bytes per second at which the processors are used no more than `limit`; `None` where nothing is known to use them.
+pub fn throttle(glance: &Glance, known: &Known, limit: f64) -> Option<f64> {
+    Some(limit * known.path.machine.cores / glance.cpu_per_byte).filter(|rate| rate.is_finite())
+}
+
+/// The best first. What differs by less than runs of one job do is the same: of the fastest the one with fewer stripes comes first, then less
+/// memory; of the smallest the fastest.
+pub fn rank(glances: &mut [Glance], best: Best) {
+    let by_time = |glances: &mut [Glance]| {
+        in_groups(
+            glances,
+            |one| one.seconds,
+            |same| {
+                same.sort_by_key(|one| (one.candidate.stripes, one.candidate.memory_bytes, one.stored_bytes as u64));
+            },
+        );
+    };
+    match best {
+        Best::Fastest => by_time(glances),
+        Best::Smallest => in_groups(glances, |one| one.stored_bytes, by_time),
+    }
+}
+
+/// Sorts by `value`, and what is not above the least of its group by more than [`SAME_SPEED`] as `within` does.
+pub(super) fn in_groups<T>(items: &mut [T], value: impl Fn(&T) -> f64, within: impl Fn(&mut [T])) {
+    items.sort_by(|one, other| value(one).total_cmp(&value(other)));
+    let mut rest = items;
+    while let Some(first) = rest.first() {
+        let most = value(first) * (1.0 + SAME_SPEED);
+        // The first is of its group, whatever its value.
+        let count = rest.iter().take_while(|one| value(one) <= most).count().max(1);
+        let (same, others) = rest.split_at_mut(count);
+        within(same);
+        rest = others;
+    }
+}

@@ -1,0 +1,114 @@
+//! Questions about what the job has not used, which a profile alone can answer: families in another directory, more operations in flight.
+
+use super::Setup;
+use super::decide::CLEARLY_LESS;
+use super::known::Elsewhere;
+use super::path::{Own, latency};
+use super::what_if::{FASTER, WhatIf};
+use crate::tune::model::what_if::Change;
+use crate::tune::model::{Buffers, Ceiling, Configuration, Direction, Path, Side, predict};
+
+/// How many families more in another directory are asked about.
+const STRIPES_MORE: [u64; 2] = [1, 2];
+/// What the queue depth is multiplied by.
+const DEEPER: [u64; 3] = [2, 4, 8];
+/// The greatest queue depth that a plan takes.
+const DEEPEST: u64 = 256;
+
+/// What each would have brought.
+pub fn answers(own: &Own<'_>, setup: &Setup) -> Vec<(Change, WhatIf)> {
+    let Some(known) = own.known else { return Vec::new() };
+    let side = known.path.side(Side::Media).ceiling(own.configuration.direction.way(Side::Media));
+    let depths = DEEPER.iter().map(|times| times * setup.queue_depth);
+    let mut found: Vec<_> = least(depths.filter_map(|depth| deeper((side, known.media.noise), depth, own, setup)));
+    // Where database and media share a device, the model knows no third one.
+    if own.configuration.direction == Direction::Backup && own.path.simultaneous.is_none() {
+        for place in &known.elsewhere {
+            found.extend(least(STRIPES_MORE.iter().filter_map(|more| stripes_in(place, side, *more, own))));
+        }
+    }
+    found
+}
+
+/// Of ever greater changes the last one that is worth more than the one before it.
+fn least(changes: impl Iterator<Item = (Change, WhatIf)>) -> Vec<(Change, WhatIf)> {
+    let greater = |best: Option<(Change, WhatIf)>, next: (Change, WhatIf)| match best {
+        Some(best) if next.1.speed < FASTER * best.1.speed => Some(best),
+        _ => Some(next),
+    };
+    changes.fold(None, greater).into_iter().collect()
+}
+
+/// Bytes per second of one stream with so many operations in flight.
+fn stream_rate(ceiling: &Ceiling, in_flight: f64, transfer_bytes: f64) -> f64 {
+    1.0 / ceiling.of_stream(in_flight, transfer_bytes)
+}
+
+fn answer(own: &Own<'_>, path: &Path, changed: &Configuration, said: (Change, String)) -> Option<(Change, WhatIf)> {
+    let before = predict(&own.path, &own.configuration).ok()?;
+    let after = predict(path, changed).ok()?;
+    let (knob, change) = said;
+    let (speed, memory_bytes) = (before.seconds / after.seconds, after.memory_bytes - before.memory_bytes);
+    Some((knob, WhatIf { change, speed, stored: 1.0, memory_bytes }))
+}
+
+/// So many families more in a directory on a device of its own. Families take blocks as they are ready for them: rates add up. Where those of
+/// the job were slower than the profile says, so are the new ones.
+fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Option<(Change, WhatIf)> {
+    let now = &own.configuration;
+    let (stripes, depth) = (now.stripes as f64, now.queue_depth as f64);
+    let mut path = own.path.clone();
+    let media = &mut path.media.write;
+    let before = *media;
+    if !before.stream_rate.is_finite() || !place.write.total_rate.is_finite() {
+        return None;
+    }
+    let foreseen = |ceiling: &Ceiling, count: f64| {
+        (count * stream_rate(ceiling, depth, now.transfer_bytes)).min(ceiling.total_rate)
+    };
+    let came_true = (stripes * before.stream_rate / foreseen(used, stripes)).min(1.0);
+    let all = stripes * before.stream_rate + came_true * foreseen(&place.write, more as f64);
+    let stripes = now.stripes + more;
+    media.stream_rate = all / stripes as f64;
+    media.latency = before.latency * before.stream_rate / media.stream_rate;
+    media.total_rate = before.total_rate + came_true * place.write.total_rate;
+    let s = if more == 1 { "" } else { "s" };
+    let said = format!("+{more} stripe{s} on {}", place.directory);
+    answer(own, &path, &Configuration { stripes, ..now.clone() }, (Change::Stripes(stripes), said))
+}
+
+/// More operations in flight, and buffers for them: the profile says how much faster one stream is then. Asked only where those that there
+/// might be were in flight, and where the profile's scatter is less than what it says.
+fn deeper((measured, noise): (&Ceiling, f64), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
+    let now = &own.configuration;
+    let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
+    if depth > DEEPEST || !filled || !measured.stream_rate.is_finite() {
+        return None;
+    }
+    let in_flight = setup.in_flight.min(setup.queue_depth as f64).max(1.0);
+    let rate = |in_flight| stream_rate(measured, in_flight, now.transfer_bytes);
+    let times = depth as f64 / setup.queue_depth as f64;
+    let mut path = own.path.clone();
+    let media = path.media.ceiling_mut(now.direction.way(Side::Media));
+    let gain = rate(in_flight * times) / rate(in_flight);
+    if gain <= noise {
+        return None;
+    }
+    if own.path.simultaneous.is_none() {
+        // The device as it was in the job, which had some of what it can do.
+        let streams = now.stripes as f64;
+        let used = (streams * rate(in_flight)).min(measured.total_rate);
+        media.total_rate = media.total_rate.max(streams * media.stream_rate * measured.total_rate / used);
+    }
+    media.stream_rate *= gain;
+    media.latency = latency(in_flight * times, now.transfer_bytes, media.stream_rate);
+    let room = now.stripes * (depth - setup.queue_depth);
+    let buffers = match (now.buffers, now.direction) {
+        (Buffers::Through(count), _) => Buffers::Through(count + room),
+        (Buffers::Split { input, output }, Direction::Backup) => Buffers::Split { input, output: output + room },
+        (Buffers::Split { input, output }, Direction::Restore) => Buffers::Split { input: input + room, output },
+    };
+    let changed = Configuration { queue_depth: depth, buffers, ..now.clone() };
+    let said = format!("queue depth {} → {depth}", setup.queue_depth);
+    answer(own, &path, &changed, (Change::QueueDepth(depth), said))
+}

@@ -1,0 +1,106 @@
+//! What a profile knows of the way that a job took, and the limit that it sees there.
+
+use fullbore_core::meter::Stage;
+
+use super::{Direction, Evidence, Setup};
+use crate::tune::model::{Ceiling, Configuration, Headroom, Path, Side, roofline};
+
+/// What a profile of this machine knows of the way that a job took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    /// The profile's name.
+    pub profile: String,
+    /// The way, with the places of this job.
+    pub path: Path,
+    /// Each place of the job was measured in the direction in which it was used: only then is there a limit of the whole way.
+    pub whole: bool,
+    /// What more streams bring at the database.
+    pub database: Headroom,
+    /// What more families bring.
+    pub media: Headroom,
+    /// Directories of the families, each once.
+    pub directories: Vec<String>,
+    /// Other directories that were measured.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// A directory for families that the job has not used: on a device of its own, with room for them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Elsewhere {
+    /// Its name.
+    pub directory: String,
+    /// Writing to it.
+    pub write: Ceiling,
+}
+
+/// What a job's way can do at most, as a profile sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CalibratedLimit {
+    /// The profile's name.
+    pub profile: String,
+    /// What sets it, in the words of the model.
+    pub name: &'static str,
+    /// Plain bytes per second.
+    pub rate: f64,
+    /// The job's speed as a share of it.
+    pub share: f64,
+}
+
+impl Known {
+    /// What more streams of a side bring.
+    pub fn headroom(&self, side: Side) -> &Headroom {
+        match side {
+            Side::Database => &self.database,
+            Side::Media => &self.media,
+        }
+    }
+}
+
+/// The threads of both sides: those of the media, and those of the database.
+pub fn sides<'a>(evidence: &Evidence<'a>) -> (&'a Stage, &'a Stage) {
+    match evidence.direction {
+        Direction::Backup => (&evidence.stages[2], &evidence.stages[0]),
+        Direction::Restore => (&evidence.stages[0], &evidence.stages[2]),
+    }
+}
+
+/// The profile's path for a plain byte of this very job: with its ratio, and without what its codec or its database's device never saw.
+pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Path {
+    let mut path = known.path.clone();
+    let (media, database) = sides(evidence);
+    let crossed = database.account.bytes as f64 / evidence.plain_bytes;
+    let ceiling = path.database.ceiling_mut(evidence.direction.way(Side::Database));
+    if crossed > 0.0 {
+        ceiling.total_rate /= crossed.min(1.0);
+        ceiling.stream_rate /= crossed.min(1.0);
+    } else {
+        // A verification, or a restore into nothing: nobody else is at that device.
+        *ceiling = Ceiling::NONE;
+        path.simultaneous = None;
+    }
+    let stored_share = media.account.bytes as f64 / evidence.plain_bytes;
+    let factor = path.codec(&setup.codec).map_or(1.0, |measured| stored_share / measured.stored_share);
+    for codec in &mut path.codecs {
+        codec.pack *= evidence.data_share;
+        codec.unpack *= evidence.data_share;
+        codec.stored_share = (codec.stored_share * factor).max(f64::MIN_POSITIVE);
+    }
+    if evidence.direction == Direction::Restore {
+        path.machine.checksum *= evidence.data_share;
+    }
+    path
+}
+
+/// The calibrated limit: what no configuration exceeds on these places with this codec (`docs/VERDICT.md`).
+pub fn limit(evidence: &Evidence<'_>, configuration: &Configuration, job_rate: f64) -> Option<CalibratedLimit> {
+    let (setup, known) = (evidence.setup.as_ref()?, evidence.profile.filter(|known| known.whole)?);
+    let path = path_of_job(evidence, setup, known);
+    let asked = Configuration { encrypted: setup.encrypted, ..configuration.clone() };
+    let highest = roofline(&path, &asked).ok()?;
+    Some(CalibratedLimit {
+        profile: known.profile.clone(),
+        name: highest.limit.name(),
+        rate: highest.rate,
+        share: job_rate / highest.rate,
+    })
+}

@@ -1,0 +1,139 @@
+//! `fullbore advise` and `backup --auto`: what is chosen for a goal on a calibrated machine, what stays as it was said, and what is refused.
+
+use serde_json::Value;
+
+use crate::world::World;
+
+fn calibrated() -> World {
+    let world = World::with_database();
+    world.run("calibrate --read app.db --write a --write b --seconds 1 --space 32MiB").done();
+    world
+}
+
+fn advise(world: &World, options: &str) -> Value {
+    world.run(&format!("advise sqlite:app.db --to a/ --report json {options}")).done().json()
+}
+
+/// The printed command, without the name of the program.
+fn command(advice: &Value) -> String {
+    let words: Vec<&str> = advice["command"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(words[..2], ["fullbore", "backup"]);
+    words[1..].join(" ")
+}
+
+#[test]
+fn the_advised_command_is_a_backup_that_can_be_restored() {
+    let world = calibrated();
+    let before = world.read("app.db");
+    let advice = advise(&world, "");
+    world.assert_no_media();
+    assert_eq!(world.read("app.db"), before, "nothing is written");
+    assert!(advice["compared"].as_u64().unwrap() > 50, "{advice:#}");
+    let middle = |line: &str| advice[line]["backup"]["p50_s"].as_f64().unwrap();
+    assert!(middle("advised") <= middle("as_asked") * 1.011, "{advice:#}");
+    let made = world.run(&format!("{} --report json", command(&advice))).done().json();
+    assert_eq!(made["pool"]["buffer_count"], advice["advised"]["buffer_count"]);
+    assert_eq!(made["families"].as_array().unwrap().len() as u64, advice["advised"]["stripes"].as_u64().unwrap());
+    world.run("restore --from a/ --into sqlite:back.db").done();
+    let shown = world.run("advise sqlite:app.db --to a/ --smallest").done();
+    assert!(shown.text().lines().last().unwrap().starts_with("fullbore backup sqlite:app.db --to"), "{shown}");
+}
+
+#[test]
+fn what_was_said_stays_and_the_rest_is_chosen() {
+    let world = calibrated();
+    let words = "--compression gzip:1 --stripes 3 --workers 1 --buffer-count 31 --max-transfer-size 512KiB --readers 2";
+    let advice = advise(&world, words);
+    let command = command(&advice);
+    for word in words.split(" --") {
+        assert!(command.contains(word.trim_start_matches("--")), "{word} in {command}");
+    }
+    assert_eq!(advice["compared"], 1);
+    world.write("fullbore.toml", b"compression = \"zstd:1\"\nthrottle = \"1000MiB/s\"\n");
+    let configured = advise(&world, "--smallest");
+    assert_eq!(configured["advised"]["compression"], "zstd:1", "the configuration says it");
+    assert!(self::command(&configured).contains("--throttle 1000MiB/s"));
+}
+
+#[test]
+fn the_smallest_is_not_larger_than_the_fastest_and_not_faster() {
+    let world = calibrated();
+    let of = |goal: &str| {
+        let advice = advise(&world, &format!("--size 1TB {goal}"));
+        let line = &advice["advised"];
+        (line["backup"]["p50_s"].as_f64().unwrap(), line["stored_bytes"].as_f64().unwrap())
+    };
+    let (fastest, smallest) = (of("--fastest"), of("--smallest"));
+    assert!(fastest.0 <= smallest.0 && smallest.1 < fastest.1, "{fastest:?} {smallest:?}");
+    // A deadline alone asks for the smallest that keeps it.
+    let within = of("--deadline 52w");
+    assert!((within.1 - smallest.1).abs() < 0.02 * smallest.1, "{within:?} {smallest:?}");
+}
+
+#[test]
+fn a_limit_of_the_processors_is_kept_by_a_throttle_if_by_nothing_else() {
+    let world = calibrated();
+    let advice = advise(&world, "--size 1TB --cpu-limit 5%");
+    let line = &advice["advised"];
+    let (seconds, cpu) = (line["backup"]["p50_s"].as_f64().unwrap(), line["cpu_s"].as_f64().unwrap());
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(cpu / seconds / cores < 0.06, "{advice:#}");
+    assert!(advice["throttle"].as_u64().is_some() && command(&advice).contains("--throttle"), "{advice:#}");
+    for text in ["0", "101%", "lots", "-3%", "nan"] {
+        world.run(&format!("advise sqlite:app.db --to a/ --cpu-limit={text}")).refused(2, "--cpu-limit", "25%");
+    }
+}
+
+#[test]
+fn a_deadline_that_nothing_keeps_names_the_nearest_and_warns() {
+    let world = calibrated();
+    let run = world.run("advise sqlite:app.db --to a/ --size 1000TB --deadline 1h --report json").with_code(4);
+    let advice = run.json();
+    assert_eq!(advice["keeps_deadline"], false);
+    assert!(advice["advised"]["backup"]["p90_s"].as_f64().unwrap() > 3600.0);
+    run.says(&["no configuration keeps the deadline"]);
+    world.run("advise sqlite:app.db --to a/ --fastest --smallest").with_code(2).says(&["--smallest"]);
+    world.run("advise sqlite:app.db --to -").refused(2, "-", "other end of a pipe");
+}
+
+#[test]
+fn without_a_profile_nothing_is_advised() {
+    let world = World::with_database();
+    world.run("advise sqlite:app.db --to a/").refused(2, "default", "fullbore calibrate");
+    world.run("backup sqlite:app.db --to a/ --auto").refused(2, "default", "fullbore calibrate");
+    world.assert_no_media();
+}
+
+#[test]
+fn a_backup_chooses_by_itself_and_says_what() {
+    let world = calibrated();
+    let made = world.run("backup sqlite:app.db --to a/ --auto --smallest --stripes 2 --report json").done().json();
+    let notes: Vec<&str> = made["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let chosen = notes.iter().find(|note| note.starts_with("chosen by --auto: ")).unwrap();
+    assert!(chosen.contains("2 stripes"), "{chosen}");
+    let codec = chosen.trim_start_matches("chosen by --auto: ").split(',').next().unwrap();
+    assert_ne!(codec, "none", "it compresses");
+    let header = world.run("inspect header --from a/ --json").done();
+    assert!(header.text().contains(codec), "{codec} in {header}");
+    world.run("restore --from a/ --into sqlite:back.db").done();
+    std::fs::create_dir(world.at("b/depot")).unwrap();
+    let into = world.run("backup sqlite:app.db --repo b/depot/ --auto --report json").done().json();
+    assert!(into["notes"].to_string().contains("chosen by --auto"), "{into:#}");
+}
+
+#[test]
+fn a_goal_without_auto_and_an_auto_that_cannot_be_are_refused() {
+    let world = calibrated();
+    for flag in ["--fastest", "--smallest", "--cpu-limit 5%", "--deadline 2h", "--direction both"] {
+        let name = flag.split(' ').next().unwrap();
+        world.run(&format!("backup sqlite:app.db --to a/ {flag}")).refused(2, name, "--auto");
+    }
+    world.run("backup sqlite:app.db --to a/ --data-path /var/lib").with_code(2).says(&["--auto"]);
+    // Without --auto the verdict compares with it.
+    for line in ["backup sqlite:app.db --to a/", "backup sqlite:app.db --to a/ --auto"] {
+        world.run(&format!("{line} --profile fast")).refused(2, "profile `fast`", "there is no such profile");
+    }
+    world.run("backup sqlite:app.db --to a/ --auto --kind log --base b/").refused(2, "--auto", "log set");
+    world.run("backup sqlite:app.db --to nul: --auto --deadline 0s").refused(2, "--deadline", "2h");
+    world.assert_no_media();
+}
