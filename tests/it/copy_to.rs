@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::database::{self, Shape};
 use crate::program::{self, Ended, Running};
-use crate::world::World;
+use crate::world::{World, one_tick};
 
 const LINE: &str = "backup sqlite:app.db --repo night --copy-to away";
 
@@ -300,6 +300,7 @@ fn without_lease(world: &World, folder: &str) {
     if let Some((name, mut task)) = open_task(world, folder) {
         task["lease_s"] = 0.into();
         world.write(&name, task.to_string().as_bytes());
+        one_tick();
     }
 }
 
@@ -383,6 +384,7 @@ fn killed_between_the_two_commits_the_second_side_has_it_and_the_first_is_cleane
         let mut task: Value = serde_json::from_slice(&world.read(&name)).unwrap();
         (task["state"], task["ended_at"], task["lease_s"]) = ("IN_PROGRESS".into(), Value::Null, 0.into());
         world.write(&name, task.to_string().as_bytes());
+        one_tick();
     }
     // The next differential has its base in the first side, which holds none; what is wanted by itself is a full then.
     world.run(&format!("{LINE} --kind differential")).refused(3, "--kind differential", "no whole full");

@@ -130,6 +130,14 @@ fn wait_for_sets(world: &World, more: usize) {
     until("log sets", || log_sets(world) >= before + more);
 }
 
+/// Waits for the set of what `change` does once, however soon it comes.
+#[track_caller]
+fn set_of<T>(world: &World, change: impl FnOnce() -> T) {
+    let before = log_sets(world);
+    change();
+    until("its log set", || log_sets(world) > before);
+}
+
 /// A clean end: everything that was committed is on media.
 #[track_caller]
 fn ended(follower: Running) {
@@ -282,14 +290,12 @@ fn a_device_that_fails_for_a_while_is_tried_again() {
     full(&world);
     let app = kept_open(&world);
     let follower = following(&world, &format!("{FOLLOW} --to b/"));
-    app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap();
-    wait_for_sets(&world, 1);
+    set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap());
     std::fs::rename(world.at("b"), world.at("away")).unwrap();
     app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap();
     std::thread::sleep(Duration::from_millis(500));
     app.execute_batch("INSERT INTO ledger VALUES (3, 3, NULL); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    std::fs::rename(world.at("away"), world.at("b")).unwrap();
-    wait_for_sets(&world, 1);
+    set_of(&world, || std::fs::rename(world.at("away"), world.at("b")).unwrap());
     follower.signal("TERM");
     follower.wait().done().says(&["could not be stored", "next try in"]);
     assert_eq!(restored_up_to(&world, "--from a --from b"), 3);
@@ -305,8 +311,7 @@ fn where_the_log_continues_no_base_a_full_is_taken_if_that_was_asked_for() {
     until("a full", || {
         world.names("a").iter().filter(|name| name.contains("-full-") && name.ends_with(".bore")).count() == 2
     });
-    app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap();
-    wait_for_sets(&world, 1);
+    set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap());
     follower.signal("TERM");
     follower.wait().done().says(&["are lost or cannot be proved", "a full is taken"]);
     assert_eq!(restored_up_to(&world, "--from a --latest"), 2);
@@ -318,8 +323,7 @@ fn vacuum_and_a_shrinking_database_are_followed_and_the_journal_mode_cannot_be_c
     full(&world);
     let follower = following(&world, FOLLOW);
     let app = world.at("app.db");
-    database::sql(&app, "DELETE FROM item WHERE id > 20; VACUUM");
-    wait_for_sets(&world, 1);
+    set_of(&world, || database::sql(&app, "DELETE FROM item WHERE id > 20; VACUUM"));
     database::sql(
         &app,
         "INSERT INTO ledger VALUES (1, 1, NULL); CREATE TABLE more AS SELECT * FROM item; DROP INDEX item_name",
@@ -340,8 +344,7 @@ fn a_database_that_is_replaced_or_loses_its_log_is_named() {
         full(&world);
         let app = kept_open(&world);
         let follower = following(&world, FOLLOW);
-        app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap();
-        wait_for_sets(&world, 1);
+        set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap());
         let name = world.at(&format!("app.db{suffix}"));
         std::fs::copy(&name, world.at("other")).unwrap();
         std::fs::rename(world.at("other"), &name).unwrap();
@@ -494,8 +497,7 @@ fn devices_that_take_one_set_and_a_second_follower_are_refused() {
     world.run("log follow mysql://x --base a --to a/").refused(2, "--kind log", "no log backups");
     let app = kept_open(&world);
     let follower = following(&world, FOLLOW);
-    app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap();
-    wait_for_sets(&world, 1);
+    set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap());
     world.run(FOLLOW).refused(1, "sqlite:app.db", "another run of fullbore");
     world.run("backup sqlite:app.db --kind log --base a --to a/").refused(
         1,

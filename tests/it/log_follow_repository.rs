@@ -9,7 +9,7 @@ use crate::database;
 use crate::log::{kept_open, now, restored_up_to};
 use crate::log_follow::{Writer, newest_row, until, world as plain_world};
 use crate::program::{Ended, Running};
-use crate::world::World;
+use crate::world::{World, one_tick};
 
 const FOLLOW: &str = "log follow sqlite:app.db --repo night --interval 100ms";
 
@@ -34,6 +34,7 @@ fn write_record(world: &World, name: &str, record: &Value) {
     let path = world.at(&format!("a/.fullbore/{name}"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, record.to_string()).unwrap();
+    one_tick();
 }
 
 /// The follower's own record, and its name.
@@ -50,6 +51,12 @@ fn sets(world: &World) -> usize {
 fn wait_for_sets(world: &World, more: usize) {
     let before = sets(world);
     until("sets", || sets(world) >= before + more);
+}
+
+/// Waits until `row` is on media, whichever set it is in: one that a follower had begun may come before it.
+#[track_caller]
+fn stored(world: &World, row: i64) {
+    until("the row on media", || restored_up_to(world, "--repo night") == row);
 }
 
 /// A follower that has come to its first set, or goes on from those that are there.
@@ -115,7 +122,7 @@ fn a_killed_follower_goes_on_without_a_gap() {
         for _ in 0..3 {
             row += 1;
             insert(&app, row);
-            wait_for_sets(&world, 1);
+            stored(&world, row);
         }
         times.push((now(), row));
         std::thread::sleep(std::time::Duration::from_millis(30));
@@ -164,7 +171,7 @@ fn overslept(line: &str) -> (World, Connection, Running, i64) {
     let app = kept_open(&world);
     let follower = following(&world, line);
     insert(&app, 1);
-    wait_for_sets(&world, 1);
+    stored(&world, 1);
     follower.signal("STOP");
     let (name, mut asleep) = task(&world).unwrap();
     asleep["lease_s"] = 0.into();
@@ -192,7 +199,7 @@ fn a_follower_whose_base_was_removed_goes_on_with_a_new_full_if_that_was_asked_f
     let (world, app, follower, row) = overslept(&format!("{FOLLOW} --full-if-needed"));
     until("a full", || sets(&world) == 2);
     insert(&app, row + 1);
-    wait_for_sets(&world, 1);
+    stored(&world, row + 1);
     follower.signal("TERM");
     follower.wait().done().says(&["was removed", "a full is taken"]);
     assert_eq!(restored_up_to(&world, "--repo night"), row + 1);
@@ -204,7 +211,7 @@ fn a_tombstone_on_what_it_stands_on_is_waited_for() {
     let app = kept_open(&world);
     let follower = following(&world, FOLLOW);
     insert(&app, 1);
-    wait_for_sets(&world, 1);
+    stored(&world, 1);
     until("the last set is leased", || task(&world).is_some_and(|(_, task)| task["writes"].is_string()));
     let tip = task(&world).unwrap().1["writes"].as_str().unwrap().to_owned();
     let grave = json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": [] });
@@ -213,7 +220,7 @@ fn a_tombstone_on_what_it_stands_on_is_waited_for() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(sets(&world), 2, "nothing is committed on what is about to go");
     prune(&world).done().says(&["its tombstone was taken back"]);
-    wait_for_sets(&world, 1);
+    stored(&world, 2);
     follower.signal("TERM");
     follower.wait().done().says(&["is being removed by prune", "next try in"]);
     assert_eq!(restored_up_to(&world, "--repo night"), 2);
@@ -230,7 +237,7 @@ fn where_the_log_goes_on_from_no_set_of_the_repository_it_is_said_or_a_full_is_t
     let follower = following(&world, &format!("{FOLLOW} --full-if-needed"));
     until("a full", || sets(&world) == 2);
     insert(&app, 2);
-    wait_for_sets(&world, 1);
+    stored(&world, 2);
     ended(follower);
     assert_eq!(restored_up_to(&world, "--repo night"), 2);
     let line = "log follow sqlite:app.db --repo night --name-template {time}.bore";

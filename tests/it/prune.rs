@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::database::{self, Shape};
 use crate::program::Ended;
-use crate::world::World;
+use crate::world::{World, one_tick};
 
 fn world() -> World {
     let world = World::with_shape(Shape { rows: 300, ..Shape::default() });
@@ -45,6 +45,7 @@ fn write_record(world: &World, name: &str, record: &Value) {
     let path = world.at(&format!("a/.fullbore/{name}"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, record.to_string()).unwrap();
+    one_tick();
 }
 
 /// The task that runs.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::database::{self, Shape};
 use crate::program::{self, Ended};
-use crate::world::World;
+use crate::world::{World, one_tick};
 
 const OTHER: &str = "11111111-1111-4111-8111-111111111111";
 
@@ -38,6 +38,7 @@ fn write_record(world: &World, name: &str, record: &Value) {
     let path = world.at(&format!("a/.fullbore/{name}"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, record.to_string()).unwrap();
+    one_tick();
     let _ = fs::remove_dir_all(world.at("state")); // It may not be there.
 }
 

@@ -14,6 +14,11 @@ pub struct World {
     folder: tempfile::TempDir,
 }
 
+/// Lets the clock that files get their times from go on: it ticks every 10 ms at the slowest, and within a tick nobody was silent.
+pub fn one_tick() {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
