@@ -309,9 +309,7 @@ fn a_bucket_is_named_by_the_host_and_parts_are_limited_if_that_is_wanted() {
     assert_eq!((status("3"), status("4")), (200, 400));
 }
 
-/// `cargo test -p fullbore-test-servers -- --ignored minio`, after `install-stores minio`.
 #[test]
-#[ignore = "MinIO is installed for benches only"]
 fn minio_starts_locks_conditions_and_comes_back_too() {
     for options in [StoreOptions::new(), StoreOptions::new().tls()] {
         let mut store = ObjectStore::start(StoreKind::Minio, &options);
