@@ -189,9 +189,14 @@ fn killed_again_and_again(ways: &str, line: &str) {
         );
         follower.signal("KILL");
         follower.wait();
+        let before = log_sets(&world);
         follower = world.start(line);
-        std::thread::sleep(Duration::from_millis(300));
-        if let Ok(Some(_)) = follower.child.try_wait() {
+        let mut refused = false;
+        until("the next follower to go on, or to say why it cannot", || {
+            refused = matches!(follower.child.try_wait(), Ok(Some(_)));
+            refused || log_sets(&world) > before
+        });
+        if refused {
             // A checkpoint restarted the log meanwhile: that is said, and a full begins anew.
             follower.wait().refused(1, "app.db-wal", "are lost or cannot be proved");
             follower = following(&world, &format!("{line} --full-if-needed"));
