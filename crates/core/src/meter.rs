@@ -254,7 +254,7 @@ pub struct Progress {
     /// Of the three stages, in the order in which bytes pass them.
     pub stages: [Arc<LiveAccount>; 3],
     names: Mutex<[&'static str; 3]>,
-    pools: Mutex<Vec<Weak<Pool>>>,
+    pools: Arc<Mutex<Vec<Weak<Pool>>>>,
 }
 
 /// Buffers of a job's pools.
@@ -269,6 +269,13 @@ pub struct PoolUse {
 }
 
 impl Progress {
+    /// For an unpacking that is the first part of this job: its first two stages and its pools are shown here, its bytes and the rest nowhere.
+    pub fn of_first_part(&self) -> Self {
+        let [media, transform, _] = &self.stages;
+        let stages = [Arc::clone(media), Arc::clone(transform), Arc::default()];
+        Self { stages, pools: Arc::clone(&self.pools), ..Self::default() }
+    }
+
     /// Adds bytes done.
     pub fn advance(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
@@ -370,6 +377,21 @@ mod tests {
         drop((buffer, pool));
         assert_eq!(progress.pool_use(), PoolUse::default());
         assert_eq!(progress.live().map(|(name, _)| name), ["source", "transform", "sink"]);
+    }
+
+    #[test]
+    fn an_unpacking_that_is_part_of_a_copy_shows_its_work_and_its_buffers_there_and_not_its_bytes() {
+        let (copy, pool) = (Progress::default(), Pool::new(2, 4096).unwrap());
+        copy.enter(["media", "transform", "sink"], &[]);
+        let part = copy.of_first_part();
+        part.enter(["media", "transform", "target"], &[&pool]);
+        part.advance(7);
+        part.stages.iter().for_each(|stage| stage.book(Spent::Busy, Duration::from_secs(1)));
+        assert_eq!(
+            copy.live().map(|(name, account)| (name, account.busy.as_secs())),
+            [("media", 1), ("transform", 1), ("sink", 0)]
+        );
+        assert_eq!((copy.read(), copy.pool_use().count), ((0, 0, 0), 2));
     }
 
     #[test]

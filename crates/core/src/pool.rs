@@ -40,6 +40,11 @@ pub fn waited() -> Duration {
     WAITED.take()
 }
 
+/// Books a wait of this thread for something else that keeps it from its work, such as a throttle, as one for buffers.
+pub(crate) fn waited_besides(time: Duration) {
+    WAITED.set(WAITED.get() + time);
+}
+
 impl Pool {
     /// Allocates `count × size` bytes now.
     pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
@@ -123,7 +128,7 @@ impl Pool {
     fn wait<'a>(&self, free: MutexGuard<'a, Free>) -> MutexGuard<'a, Free> {
         let begun = Instant::now();
         let free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
-        WAITED.set(WAITED.get() + begun.elapsed());
+        waited_besides(begun.elapsed());
         free
     }
 

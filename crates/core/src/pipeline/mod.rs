@@ -113,6 +113,10 @@ const SOURCE: usize = 0;
 const TRANSFORM: usize = 1;
 /// The stages of a backup.
 const STAGES: [&str; 3] = ["source", "transform", "sink"];
+/// The first stage of a copy.
+const MEDIA: usize = 0;
+/// The stages of a copy: the first two are those of an unpacking, the last one that of a backup.
+const COPY_STAGES: [&str; 3] = ["media", "transform", "sink"];
 
 impl Backup<'_> {
     /// Runs the backup into `sinks`, one family each. On an error nothing of the new set is left behind, and what it

@@ -9,7 +9,7 @@ use super::read::Throttle;
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
 use super::tap::Tap;
 use super::writing::{SINK, Writing};
-use super::{BackupOutcome, outcome};
+use super::{BackupOutcome, COPY_STAGES, outcome};
 use crate::checksum::xxh3_128_le;
 use crate::cipher::DataKey;
 use crate::codec::{Compression, Encoder};
@@ -80,7 +80,8 @@ impl Remake<'_> {
             let (throttle, halt) = (throttle.clone(), self.halt.clone());
             Box::new(Tap { supply, way: None, throttle, progress: None, halt, position: 0 })
         });
-        let accounts = Accounts::new(["media", "transform", "sink"]);
+        let accounts = Accounts::new(COPY_STAGES);
+        self.progress.enter(COPY_STAGES, &[self.input, &output]);
         let (init, halt, permit) = (self.init, self.halt, self.permit);
         let writing = Writing { init, progress: self.progress, halt, watch: self.tick, permit };
         let (closed, read) = writing.run(&mut sinks, (listeners, &loads), &board, &accounts, |commit| {
@@ -88,7 +89,8 @@ impl Remake<'_> {
             let unpack = Unpack {
                 plan: self.plan,
                 target: &blocks,
-                progress: &Progress::default(), // What is read is counted block by block, what is written by the writers.
+                // What is read is counted block by block, what is written by the writers.
+                progress: &self.progress.of_first_part(),
                 halt: self.halt,
                 tick: self.tick,
                 input: self.input,

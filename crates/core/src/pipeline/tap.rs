@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
@@ -12,7 +13,7 @@ use super::writing::Ways;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::meter::Progress;
-use crate::pool::Piece;
+use crate::pool::{self, Piece};
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
 
@@ -103,7 +104,10 @@ impl Supply for Tap {
 
     fn next(&mut self) -> Result<Option<Piece>> {
         if let Some(throttle) = &self.throttle {
+            let begun = Instant::now();
             throttle.wait(&self.halt)?;
+            // Who reads this family keeps account of its device, and this was none of its work.
+            pool::waited_besides(begun.elapsed());
         }
         let Some(piece) = self.supply.next()? else { return Ok(None) };
         let length = piece.len() as u64;

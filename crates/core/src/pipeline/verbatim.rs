@@ -11,6 +11,7 @@ use super::FamilyOutcome;
 use super::read::Throttle;
 use super::tap::{Tap, Way};
 use super::writing::{SINK, Writing};
+use super::{COPY_STAGES, MEDIA, TRANSFORM};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::{FOOTER, Footer, Manifest};
@@ -97,7 +98,8 @@ impl Verbatim<'_> {
                 position: 0,
             })
         });
-        let accounts = Accounts::new(["media", "transform", "sink"]);
+        let accounts = Accounts::new(COPY_STAGES);
+        self.progress.enter(COPY_STAGES, &[self.input]);
         let (init, halt, permit) = (self.init, self.halt, self.permit);
         let writing = Writing { init, progress: self.progress, halt, watch: self.tick, permit };
         let read = writing.run(&mut sinks, (listeners, &loads), &ways, &accounts, |commit| {
@@ -127,14 +129,15 @@ impl Verbatim<'_> {
     /// Reads all of the set, and checks all that can be checked: without its key everything but what its blocks unpack to.
     fn read(&self, set: &mut MediaSet) -> Result<Read> {
         if set.is_sealed() {
-            let (footers, accounts) = check_sealed(set, self.input, self.halt)?;
-            let stages = vec![Stage::of("media", accounts)];
+            let (footers, accounts) = check_sealed(set, self.input, &self.progress.stages[MEDIA], self.halt)?;
+            // Nothing is unpacked, and who reads a family checks it as well.
+            let stages = vec![Stage::of(COPY_STAGES[MEDIA], accounts), Stage::of(COPY_STAGES[TRANSFORM], Vec::new())];
             return Ok(Read { footers, manifest: None, plain_bytes: None, stages });
         }
         let unpack = Unpack {
             plan: self.plan,
             target: &NullTarget,
-            progress: &Progress::default(), // What passes is counted already.
+            progress: &self.progress.of_first_part(), // What passes is counted already.
             halt: self.halt,
             tick: self.tick,
             input: self.input,

@@ -17,15 +17,21 @@ use super::set::MediaSet;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::Footer;
-use crate::meter::{Account, Clock, Spent};
+use crate::meter::{Account, Clock, LiveAccount, Spent};
 use crate::pool::{self, Pool};
 use crate::threads;
 
-/// Reads all of an encrypted set through `input`: the footers of its families, and where the time of each one's thread went.
+/// Reads all of an encrypted set through `input`: the footers of its families, and where the time of each one's thread went, which `live` shows
+/// meanwhile.
 ///
 /// # Errors
 /// Damage, with the family and the byte.
-pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -> Result<(Vec<Footer>, Vec<Account>)> {
+pub(crate) fn check_sealed(
+    set: &mut MediaSet,
+    input: &Arc<Pool>,
+    live: &Arc<LiveAccount>,
+    halt: &Halt,
+) -> Result<(Vec<Footer>, Vec<Account>)> {
     let pool = Arc::clone(input);
     halt.on_stop(move || pool.close());
     let weights = Weights::random();
@@ -36,7 +42,7 @@ pub(crate) fn check_sealed(set: &mut MediaSet, input: &Arc<Pool>, halt: &Halt) -
             for family in families {
                 let number = family.header().family;
                 let read = move || {
-                    let mut clock = Clock::new();
+                    let mut clock = Clock::shown_in(live);
                     let parsed = halt.watch(check_family(family, input, weights, halt, &mut clock));
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                     done.0.extend(parsed.map(|parsed| (number, parsed)));
