@@ -84,7 +84,12 @@ pub fn show_duration(time: Duration) -> String {
         seconds if seconds % 60 == 0 => (seconds / 60, "minute"),
         seconds => (seconds, "second"),
     };
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+    counted(number, unit)
+}
+
+/// `1 stripe`, `4 stripes`.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// `12.3 MiB`.
@@ -97,6 +102,15 @@ pub fn show_bytes(bytes: u64) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Bytes as a flag takes them, every one of them: `4MiB`, `64KiB`, `1000`.
+pub fn bytes_of_flag(bytes: u64) -> String {
+    match bytes {
+        whole if whole > 0 && whole.is_multiple_of(1 << 20) => format!("{}MiB", whole >> 20),
+        whole if whole > 0 && whole.is_multiple_of(1 << 10) => format!("{}KiB", whole >> 10),
+        odd => odd.to_string(),
+    }
 }
 
 /// MiB per second.
@@ -117,6 +131,19 @@ mod tests {
             assert_eq!(bytes("--x", text).unwrap(), value, "{text}");
         }
         assert_eq!(bytes_per_second("--throttle", "200MiB/s").unwrap(), 200 << 20);
+    }
+
+    #[test]
+    fn what_is_advised_for_a_flag_is_understood_as_the_same_bytes() {
+        for (size, text) in [(3 << 20, "3MiB"), (192 << 10, "192KiB"), (1025, "1025"), (0, "0")] {
+            assert_eq!(bytes_of_flag(size), text);
+            assert_eq!(bytes("--x", text).unwrap(), size);
+        }
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "stripe")), ["0 stripes", "1 stripe", "2 stripes"]);
     }
 
     #[test]

@@ -6,13 +6,11 @@ use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::foresee::{self, Advice};
 use fullbore::tune::estimate::{Best, Goal};
-use fullbore::units::show_bytes;
+use fullbore::units::{bytes_of_flag, counted, show_bytes};
 use fullbore::{Error, Result};
 use serde::Serialize;
 
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
-
-const MIB: u64 = 1 << 20;
 
 /// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
 ///
@@ -123,7 +121,7 @@ fn command(args: &Advise, advice: &Advice) -> Vec<String> {
     flag("buffer-count", Some(chosen.buffer_count.to_string()));
     flag("workers", Some(chosen.workers.to_string()));
     let tuning = &job.tuning;
-    flag("throttle", advice.throttle.map(per_second));
+    flag("throttle", advice.throttle.map(|rate| format!("{}/s", bytes_of_flag(rate))));
     flag("readers", tuning.readers.map(|readers| readers.to_string()));
     flag("queue-depth", tuning.shared.queue_depth.map(|depth| depth.to_string()));
     flag("max-transfer-size", tuning.max_transfer_size.clone());
@@ -133,14 +131,6 @@ fn command(args: &Advise, advice: &Advice) -> Vec<String> {
     }
     flag("password-file", job.password_file.as_ref().map(|path| path.display().to_string()));
     words
-}
-
-/// A rate as `--throttle` takes it.
-fn per_second(rate: u64) -> String {
-    match rate % MIB {
-        0 => format!("{}MiB/s", rate / MIB),
-        _ => format!("{rate}/s"),
-    }
 }
 
 fn told(made: &Advised) -> String {
@@ -156,10 +146,10 @@ fn told(made: &Advised) -> String {
     if let Some(asked) = advice.as_asked.backup {
         let asked_line = &advice.as_asked;
         lines.push(format!(
-            "  without advice ({}, {} stripes, {} buffers): {} (middle), stored {}, memory {}",
+            "  without advice ({}, {}, {}): {} (middle), stored {}, memory {}",
             asked_line.compression,
-            asked_line.stripes,
-            asked_line.buffer_count,
+            counted(asked_line.stripes, "stripe"),
+            counted(asked_line.buffer_count, "buffer"),
             show_seconds(asked.p50_s),
             show_bytes(asked_line.stored_bytes),
             show_bytes(asked_line.memory_bytes),

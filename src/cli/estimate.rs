@@ -4,7 +4,7 @@ use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::foresee::{self, EstimateReport, Request};
 use fullbore::tune::estimate::Steps;
-use fullbore::units::{self, show_bytes};
+use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
 
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, table, told_configuration};
@@ -91,12 +91,12 @@ fn parse_rate(text: &str) -> Result<f64> {
 fn told(made: &EstimateReport) -> String {
     let asked = &made.asked;
     let mut lines = vec![format!(
-        "ESTIMATE of {} of `{}`: {}, {} stripes, {} buffers (profile `{}`)",
+        "ESTIMATE of {} of `{}`: {}, {}, {} (profile `{}`)",
         show_bytes(made.plain_bytes),
         made.source,
         asked.compression,
-        asked.stripes,
-        asked.buffer_count,
+        counted(asked.stripes, "stripe"),
+        counted(asked.buffer_count, "buffer"),
         made.profile.name
     )];
     lines.extend(told_configuration(asked));

@@ -1,13 +1,11 @@
 //! Names of families: which devices a backup writes to.
 
 use fullbore_core::device::{Device, Place};
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{MAX_FAMILIES, SetKind};
 use fullbore_core::{Error, Result};
 
 /// What `--name-template` stands for when it is not given. Two databases of one name may be backed up in one second.
 pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{id}-{family}of{families}.bore";
-/// The most families of a media set.
-pub(super) const FAMILIES_MOST: usize = 64;
 /// Digits of `{id}`.
 const ID_DIGITS: usize = 4;
 
@@ -32,11 +30,11 @@ pub(super) fn devices(
     if to.is_empty() {
         return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
     }
-    if !(1..=FAMILIES_MOST).contains(&families) {
+    if !(1..=usize::from(MAX_FAMILIES)).contains(&families) {
         return Err(Error::usage(
             "--stripes",
-            format!("{families} is not from 1 to 64"),
-            "a media set has 1 to 64 families",
+            format!("{families} is not from 1 to {MAX_FAMILIES}"),
+            format!("a media set has 1 to {MAX_FAMILIES} families"),
         ));
     }
     if families < to.len() {

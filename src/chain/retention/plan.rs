@@ -10,6 +10,7 @@ use super::graph::{CLOCK_TOLERANCE, Graph};
 use super::policy::{Policy, Rule};
 use super::reason::{Reason, short};
 use crate::chain::show_time;
+use crate::units::counted;
 
 /// How many sets a warning names.
 const NAMED: usize = 5;
@@ -356,5 +357,5 @@ impl Planner<'_> {
 }
 
 fn count(sets: usize) -> String {
-    if sets == 1 { "1 set".into() } else { format!("{sets} sets") }
+    counted(sets as u64, "set")
 }

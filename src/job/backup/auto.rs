@@ -10,6 +10,7 @@ use super::Request;
 use crate::job::{Conduct, foresee};
 use crate::report::Report;
 use crate::tune::estimate::Goal;
+use crate::units::{counted, show_bytes};
 
 /// What the choice goes by.
 #[derive(Debug, Clone)]
@@ -58,12 +59,12 @@ pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut 
     let line = &advice.advised;
     report.warnings.extend(advice.warnings);
     report.notes.push(format!(
-        "chosen by --auto: {}, {} stripes, {} buffers, {} workers{}",
+        "chosen by --auto: {}, {}, {}, {}{}",
         line.compression,
-        line.stripes,
-        line.buffer_count,
-        line.workers,
-        advice.throttle.map_or_else(String::new, |rate| format!(", at most {}/s", crate::units::show_bytes(rate)))
+        counted(line.stripes, "stripe"),
+        counted(line.buffer_count, "buffer"),
+        counted(line.workers, "worker"),
+        advice.throttle.map_or_else(String::new, |rate| format!(", at most {}/s", show_bytes(rate)))
     ));
     let mut made = Request { auto: None, stripes: Some(line.stripes as usize), ..request.clone() };
     made.compression = line.compression.parse()?;

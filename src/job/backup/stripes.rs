@@ -1,11 +1,11 @@
 //! How many families: as many as was asked for, or as many as it takes so that each fits into an object of its store.
 
 use fullbore_core::device::{Device, Place};
+use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::sink::{PartSizes, object_most, usual_part};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
-use super::super::names::FAMILIES_MOST;
 use crate::units::show_bytes;
 
 /// More stripes than the destinations say, and why.
@@ -41,9 +41,9 @@ pub(super) fn enough(
         show_bytes(per_family),
         show_bytes(most)
     );
-    if needed > FAMILIES_MOST {
+    if needed > usize::from(MAX_FAMILIES) {
         let hint = format!(
-            "it would take {needed} families, and a set has {FAMILIES_MOST}: choose a stronger --compression or a store that takes more parts"
+            "it would take {needed} families, and a set has {MAX_FAMILIES}: choose a stronger --compression or a store that takes more parts"
         );
         return Err(Error::usage(device.to_string(), why, hint));
     }

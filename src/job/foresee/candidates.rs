@@ -2,12 +2,12 @@
 
 use fullbore_core::Result;
 use fullbore_core::codec::Compression;
+use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan};
 
 use super::sample::Source;
 use super::{Request, Share};
 use crate::job::backup::stripes::part_size;
-use crate::job::names::FAMILIES_MOST;
 use crate::job::reading::unpack_plan;
 use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
 use crate::tune::plan::{Amount, of_backup, of_restore};
@@ -69,7 +69,7 @@ fn codecs(known: &Known) -> Vec<Compression> {
 fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>], buffers: &[f64]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for &compression in codecs {
-        for &stripes in stripes.iter().filter(|stripes| **stripes <= FAMILIES_MOST) {
+        for &stripes in stripes.iter().filter(|stripes| **stripes <= usize::from(MAX_FAMILIES)) {
             for &workers in workers {
                 let of = |&buffer_factor| Shape { workers, buffer_factor, ..Shape::new(compression, stripes) };
                 shapes.extend(buffers.iter().map(of));

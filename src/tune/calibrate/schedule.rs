@@ -15,7 +15,7 @@ use super::stream::Window;
 use super::{Request, in_memory};
 use crate::job::Conduct;
 use crate::tune::profile::{BothRound, Cell, CodecCell, Profile, Round, Shape, Together, Use, Way, WorkCell};
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 
 /// How long a round in memory is at least and at most.
 const ROUND: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -294,7 +294,7 @@ impl<'a> Run<'a> {
 }
 
 fn places_in_words(count: usize) -> String {
-    if count == 1 { "1 place".into() } else { format!("{count} places") }
+    counted(count as u64, "place")
 }
 
 /// The files of a place that is only read.

@@ -4,7 +4,7 @@
 use super::decide::{CLEARLY_LESS, FULL, stage_of_families};
 use super::what_if::WhatIf;
 use super::{Direction, Evidence, Setup, Use};
-use crate::units::show_bytes;
+use crate::units::{bytes_of_flag, show_bytes};
 
 /// A device that does so much of its raw path or more does what it can: two measurements of one device differ by as much.
 const ALL_OF_IT: f64 = 0.85;
@@ -66,7 +66,7 @@ pub fn deeper(evidence: &Evidence<'_>, uses: &[Use], lead: usize) -> Option<What
     let count = buffers(setup, evidence.stages[lead].threads.len() as u64, depth);
     let changes = [
         (depth != setup.queue_depth).then(|| format!("--queue-depth {depth}")),
-        (bytes != setup.transfer_bytes).then(|| format!("--max-transfer-size {}", flag(bytes))),
+        (bytes != setup.transfer_bytes).then(|| format!("--max-transfer-size {}", bytes_of_flag(bytes))),
         (count != setup.buffer_count).then(|| format!("--buffer-count {count}")),
     ];
     let memory_bytes = (count * bytes) as f64 - (setup.buffer_count * setup.transfer_bytes) as f64;
@@ -77,12 +77,4 @@ pub fn deeper(evidence: &Evidence<'_>, uses: &[Use], lead: usize) -> Option<What
 /// As many buffers as there are operations, beyond what the stages need for themselves.
 fn buffers(setup: &Setup, families: u64, depth: u64) -> u64 {
     setup.buffer_count.max(setup.least_buffers + setup.workers + families * depth)
-}
-
-/// Bytes as a flag takes them.
-fn flag(bytes: u64) -> String {
-    match bytes {
-        whole if whole.is_multiple_of(1 << 20) => format!("{}MiB", whole >> 20),
-        odd => format!("{}KiB", odd >> 10),
-    }
 }
