@@ -108,6 +108,9 @@ pub struct Report {
     /// Where the database's files are on this machine, if that is known; for the verdict too, as is the profile.
     #[serde(skip)]
     pub database_at: Option<String>,
+    /// The devices of the families that a copy has read, in order; for the verdict too.
+    #[serde(skip)]
+    pub read_from: Vec<String>,
     /// What the verdict compares with.
     #[serde(skip)]
     profile: Option<Profile>,

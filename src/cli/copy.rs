@@ -86,6 +86,9 @@ pub struct Copy {
     /// Threads that check, pack and encrypt [default: one per core].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
+    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// How an object store keeps the copy.
     #[command(flatten)]
     pub kept: KeptBy,
@@ -113,9 +116,12 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
         "copy",
         &args.shown,
         &to,
-        |conduct, report| match in_repositories {
-            false => copy::run(&request, conduct, report),
-            true => repository::copy::run(&request, between, conduct, report),
+        |conduct, report| {
+            super::compare_with(args.profile.as_deref(), conduct, report)?;
+            match in_repositories {
+                false => copy::run(&request, conduct, report),
+                true => repository::copy::run(&request, between, conduct, report),
+            }
         },
         |report| show::copy_result(report, &args.shown, piped),
     )

@@ -9,7 +9,7 @@ use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::Event;
 use fullbore::report::Report;
-use fullbore::units::{mib_per_s, show_bytes};
+use fullbore::units::{counted, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
 use super::args::Shown;
@@ -202,10 +202,9 @@ pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
         plan(report, &mut out);
     } else {
         let copied = report.copied.iter().filter(|copy| copy.how != "there already").count();
-        let sets = |count: usize| if count == 1 { "1 set".to_owned() } else { format!("{count} sets") };
         out.push(format!(
             "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
-            sets(copied),
+            counted(copied as u64, "set"),
             show_bytes(report.stored_bytes),
             report.elapsed_s,
             mib_per_s(report.stored_bytes, report.elapsed_s),
@@ -346,9 +345,11 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
         (Some(verdict), _) => {
             out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));
             out.extend(verdict.calibrated.iter().map(|calibrated| {
+                // Of a copy that is a speed in bytes of media.
+                let speed = calibrated.mib_per_s * calibrated.percent / 100.0;
                 format!(
-                    "  {:.0} of {:.0} MiB/s, {:.0} % of the calibrated limit: {} (profile `{}`)",
-                    report.mib_per_s, calibrated.mib_per_s, calibrated.percent, calibrated.limit, calibrated.profile
+                    "  {speed:.0} of {:.0} MiB/s, {:.0} % of the calibrated limit: {} (profile `{}`)",
+                    calibrated.mib_per_s, calibrated.percent, calibrated.limit, calibrated.profile
                 )
             }));
             out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", value(&what_if.text))));

@@ -137,7 +137,7 @@ fn summary(found: &Found) -> Result<SetSummary> {
     })
 }
 
-fn show_codec((codec, level): (u8, i8)) -> String {
+pub(super) fn show_codec((codec, level): (u8, i8)) -> String {
     let name = CodecId::from_number(codec).map_or("unknown", CodecId::name);
     match codec {
         2 | 3 => format!("{name}:{level}"),

@@ -24,7 +24,7 @@ pub struct VerdictReport {
     pub percent_of_limit: Option<f64>,
     /// What no configuration exceeds on these places, as a profile of this machine sees it.
     pub calibrated: Option<CalibratedReport>,
-    /// The database and families of it are on one device, as far as their paths tell.
+    /// What is read and families that are written, or the other way round, are on one device, as far as their paths tell.
     pub one_device: bool,
     /// What another configuration would have changed.
     pub what_if: Vec<WhatIfReport>,
@@ -35,9 +35,10 @@ pub struct VerdictReport {
 pub struct CalibratedReport {
     /// The profile's name.
     pub profile: String,
-    /// What sets the limit: `database volume`, `media together`, `shared device`, `transform`, `processor`.
+    /// What sets the limit: `database volume`, `media together`, `shared device`, `transform`, `processor`; of a copy `source media` or
+    /// `target media` for the first two.
     pub limit: String,
-    /// The limit, in source MiB/s.
+    /// The limit, in source MiB/s; of a copy in MiB/s of the media that it reads.
     pub mib_per_s: f64,
     /// The job's speed in percent of it.
     pub percent: f64,
@@ -70,22 +71,26 @@ pub struct WhatIfReport {
 }
 
 impl Report {
-    /// The verdict on what was booked; none of a copy, whose stages read and write at once, nor of a log that was followed.
+    /// The verdict on what was booked.
     pub(super) fn judged(&self) -> Option<VerdictReport> {
-        let direction = match (self.command.as_str(), self.accounts.iter().map(|stage| stage.name).collect::<Vec<_>>())
-        {
-            (crate::job::log::COMMAND, _) => return None,
-            (_, names) if names == ["source", "transform", "sink"] => Direction::Backup,
-            (_, names) if names == ["media", "transform", "target"] => Direction::Restore,
+        let (direction, copies) = match self.accounts.iter().map(|stage| stage.name).collect::<Vec<_>>()[..] {
+            ["source", "transform", "sink"] => (Direction::Backup, false),
+            ["media", "transform", "target"] => (Direction::Restore, false),
+            ["media", "transform", "sink"] => (Direction::Backup, true),
             _ => return None,
         };
         let (moving_s, sets) = self.moving;
+        // Of a copy without the key nobody knows how many bytes of a database it holds: its bytes are those of media.
+        let plain_bytes = if copies { self.accounts[0].account.bytes } else { self.source_bytes } as f64;
+        let data_bytes =
+            if copies { self.allocated_bytes } else { self.source_bytes.saturating_sub(self.skipped_bytes) };
         let one_set = sets == 1;
         let setup =
             self.setup.clone().filter(|_| one_set).map(|setup| verdict::Setup { in_flight: self.in_flight(), ..setup });
         let known = setup.as_ref().and_then(|_| self.known(direction));
         let evidence = Evidence {
             direction,
+            read_from: copies.then(|| if one_set { self.read_from.clone() } else { Vec::new() }),
             stages: &self.accounts,
             devices: if one_set {
                 self.families.iter().map(|family| family.device.clone()).collect()
@@ -95,8 +100,8 @@ impl Report {
             moving_s,
             elapsed_s: self.elapsed_s,
             processor_s: (self.cpu_s - self.cpu_before_s).max(0.0),
-            processors: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
-            plain_bytes: self.source_bytes as f64,
+            processors: processors(),
+            plain_bytes,
             setup,
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
             raw_media: self.limit.as_ref().and_then(|limit| {
@@ -107,19 +112,25 @@ impl Report {
                 let (queue_depth, transfer_bytes) = (limit.sink_queue_depth, limit.sink_transfer_bytes);
                 Some(verdict::RawMedia { rate, queue_depth, transfer_bytes })
             }),
-            data_share: 1.0 - (self.skipped_bytes as f64 / self.source_bytes.max(1) as f64).min(1.0),
+            data_share: data_bytes as f64 / plain_bytes.max(1.0),
             one_device: self.one_device(),
             profile: known.as_ref(),
         };
         verdict::verdict(&evidence).map(VerdictReport::from)
     }
 
-    /// Operations in flight on the families' devices, on average over all of them.
+    /// Operations in flight on the families' devices, on average over all of them; of a copy, those that it writes.
     fn in_flight(&self) -> f64 {
-        let operations: u64 = self.io.iter().map(|device| device.ops).sum();
-        let sum: f64 = self.io.iter().map(|device| device.mean_queue_depth * device.ops as f64).sum();
+        let devices = || self.io.iter().filter(|device| !self.read_from.contains(&device.device));
+        let operations: u64 = devices().map(|device| device.ops).sum();
+        let sum: f64 = devices().map(|device| device.mean_queue_depth * device.ops as f64).sum();
         if operations == 0 { 1.0 } else { sum / operations as f64 }
     }
+}
+
+/// Processors that the process may use.
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
 impl From<verdict::Verdict> for VerdictReport {

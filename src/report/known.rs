@@ -30,21 +30,21 @@ impl Report {
 
     /// Where families are, each place once.
     fn media(&self) -> Vec<Whereabouts> {
-        let of = |device: &str| Device::parse(device).map_or(Whereabouts::Unknown, |device| Whereabouts::of(&device));
-        let mut places: Vec<Whereabouts> = self.families.iter().map(|family| of(&family.device)).collect();
-        places.sort();
-        places.dedup();
-        places
+        places(self.families.iter().map(|family| family.device.as_str()))
     }
 
-    fn database_is_at(&self) -> Whereabouts {
-        self.database_at.clone().map_or(Whereabouts::Unknown, Whereabouts::At)
+    /// Where the database is; of a copy, the media that it reads.
+    fn other_side(&self) -> Vec<Whereabouts> {
+        match &self.read_from[..] {
+            [] => vec![self.database_at.clone().map_or(Whereabouts::Unknown, Whereabouts::At)],
+            read_from => places(read_from.iter().map(String::as_str)),
+        }
     }
 
-    /// True where the database and a family are in file systems of one device.
+    /// True where a family and what is on the other side are in file systems of one device.
     pub(super) fn one_device(&self) -> bool {
-        let database = self.database_is_at().device();
-        database.is_some() && self.media().iter().any(|family| family.device() == database)
+        let others: Vec<u64> = self.other_side().iter().filter_map(Whereabouts::device).collect();
+        self.media().iter().filter_map(Whereabouts::device).any(|family| others.contains(&family))
     }
 
     /// What the profile knows of this job's way. Nothing of a backup with `--copy-to`, whose bytes are written twice, or of a restore that went
@@ -63,13 +63,11 @@ impl Report {
             Whereabouts::Nowhere => true,
             Whereabouts::Unknown => false,
         };
-        let (media, database) = (self.media(), self.database_is_at());
-        let moves_database = self.accounts.iter().any(|stage| {
-            let of_database = if direction == Direction::Backup { "source" } else { "target" };
-            stage.name == of_database && stage.account.bytes > 0
-        });
+        let (media, database) = (self.media(), self.other_side());
+        let of_database = self.accounts.get(if direction == Direction::Backup { 0 } else { 2 });
+        let moves_database = of_database.is_some_and(|stage| stage.account.bytes > 0);
         let whole = media.iter().all(|place| is_known(place, Side::Media))
-            && (!moves_database || is_known(&database, Side::Database));
+            && (!moves_database || database.iter().all(|place| is_known(place, Side::Database)));
         let elsewhere = match direction {
             Direction::Backup => self.elsewhere(profile, &media, &database),
             Direction::Restore => Vec::new(),
@@ -78,7 +76,7 @@ impl Report {
             profile: profile.name.clone(),
             path: profile.path_between(&database, &media, setup.transfer_bytes).path,
             whole,
-            database: profile.headroom(std::slice::from_ref(&database), way(Side::Database)),
+            database: profile.headroom(&database, way(Side::Database)),
             media: profile.headroom(&media, way(Side::Media)),
             directories: media.iter().filter_map(Whereabouts::name).map(str::to_owned).collect(),
             elsewhere,
@@ -87,8 +85,8 @@ impl Report {
 
     /// Directories that were measured, and that families could go to as well. The job has not touched them: where a server behind one of them
     /// does not answer, nothing is advised, and nobody waits for it.
-    fn elsewhere(&self, profile: &Profile, media: &[Whereabouts], database: &Whereabouts) -> Vec<Elsewhere> {
-        let used: Vec<u64> = media.iter().chain([database]).filter_map(Whereabouts::device).collect();
+    fn elsewhere(&self, profile: &Profile, media: &[Whereabouts], database: &[Whereabouts]) -> Vec<Elsewhere> {
+        let used: Vec<u64> = media.iter().chain(database).filter_map(Whereabouts::device).collect();
         let of_one = self.stored_bytes / (self.families.len() as u64 + 1);
         let transfer_bytes = self.setup.as_ref().map_or(0, |setup| setup.transfer_bytes);
         let (found, heard) = channel();
@@ -102,6 +100,15 @@ impl Report {
     }
 }
 
+/// Where these devices are, each place once.
+fn places<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<Whereabouts> {
+    let of = |device: &str| Device::parse(device).map_or(Whereabouts::Unknown, |device| Whereabouts::of(&device));
+    let mut places: Vec<Whereabouts> = devices.map(of).collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
 /// Directories on devices that are not among the used ones, with room for a family of so many bytes.
 fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes: u64) -> Vec<Elsewhere> {
     let mut found = Vec::new();
@@ -109,7 +116,7 @@ fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes:
         let Some(number) = still_there(place).filter(|number| !used.contains(number)) else { continue };
         if free_space(Path::new(&place.path)).is_ok_and(|free| free > of_one) {
             let media = [Whereabouts::At(place.path.clone())];
-            let write = profile.path_between(&Whereabouts::Nowhere, &media, transfer_bytes).path.media.write;
+            let write = profile.path_between(&[], &media, transfer_bytes).path.media.write;
             found.push(Elsewhere { directory: place.path.clone(), write });
             used.push(number);
         }

@@ -38,7 +38,7 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     }
     let (database, media) = (world.at("app.db"), world.at("a/app.bore"));
     let media = [media.to_str().unwrap()];
-    let asked = Asked { database: database.to_str(), media: &media, transfer_bytes: 1 << 20 };
+    let asked = Asked { database: &[database.to_str().unwrap()], media: &media, transfer_bytes: 1 << 20 };
     let path = made.path(&asked);
     assert_eq!(path.unknown, Vec::<String>::new(), "the database's device was written in `a`");
     assert!(path.path.database.read.total_rate.is_finite() && path.path.media.write.total_rate.is_finite());

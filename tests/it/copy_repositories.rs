@@ -53,6 +53,7 @@ fn the_newest_chain_goes_to_another_repository_and_on_from_there() {
     assert!(!world.at("b/.fullbore").exists(), "a plan makes no repository");
     let first = world.run("copy --repo night --database app --to-repo away --report json").done();
     assert_eq!(copied(&first), ["full", "differential", "log"].map(|kind| (kind.to_owned(), "made anew".to_owned())));
+    crate::copy_verdict::verdict(&first.json());
     assert_eq!(kinds(&list(&world, "away")), ["full", "differential", "log"]);
     assert_eq!(rows(&world, "--repo away"), 3);
     world.run("verify --repo away").done();

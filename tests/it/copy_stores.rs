@@ -2,6 +2,7 @@
 
 use fullbore_test_servers::{Fault, FaultProxy, ObjectStore, StoreKind, StoreOptions, wait_until};
 
+use crate::copy_verdict::verdict;
 use crate::database::Shape;
 use crate::program::{self, Ended};
 use crate::world::World;
@@ -47,13 +48,18 @@ fn assert_restores(world: &World, store: &ObjectStore, from: &str) {
 fn sets_go_to_a_store_between_buckets_and_back_to_files() {
     let (world, store) = (World::with_database(), store());
     world.run("backup sqlite:app.db --to a/ --stripes 2").done();
-    run(&world, &store, "copy --from a --to s3://media/night/").done();
+    let verdict_of = |line: &str| {
+        let report = run(&world, &store, &format!("{line} --report json")).done().json();
+        verdict(&report);
+        assert_eq!(report["verdict"]["one_device"], false, "a store is on no device of this machine");
+    };
+    verdict_of("copy --from a --to s3://media/night/");
     assert_eq!(keys(&store, "media").len(), 2);
     assert_restores(&world, &store, "--from s3://media/night/");
-    run(&world, &store, "copy --from s3://media/night/ --to s3://other/x/ --stripes 3 --compression zstd:1").done();
+    verdict_of("copy --from s3://media/night/ --to s3://other/x/ --stripes 3 --compression zstd:1");
     assert_eq!(keys(&store, "other").len(), 3);
     assert_restores(&world, &store, "--from s3://other/x/");
-    run(&world, &store, "copy --from s3://media/night/ --to b/").done();
+    verdict_of("copy --from s3://media/night/ --to b/");
     for (one, other) in world.names("a").iter().zip(world.names("b")) {
         assert!(world.read(&format!("a/{one}")) == world.read(&format!("b/{other}")));
     }

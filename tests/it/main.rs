@@ -17,6 +17,7 @@ mod copy_repositories;
 mod copy_servers;
 mod copy_stores;
 mod copy_to;
+mod copy_verdict;
 mod database;
 mod differential;
 #[cfg(all(feature = "azure", feature = "gcs"))]

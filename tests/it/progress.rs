@@ -54,6 +54,20 @@ fn on_a_terminal_the_stages_are_drawn_in_place_and_gone_at_the_end() {
 }
 
 #[test]
+fn the_stages_and_the_buffers_of_a_copy_are_drawn_as_well() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ --compression none --max-transfer-size 64KiB").done();
+    for (to, way) in [("as-it-is", ""), ("anew", "--compression lz4")] {
+        let line = format!("copy --from a --to b/{to}/ --mkdir {way} --throttle 1MiB/s --progress rich");
+        let Some(sent) = on_a_terminal(&world, &line, &[]) else { return };
+        for part in ["  media     ", "  transform ", "  sink      "] {
+            assert!(sent.contains(part), "{part}: {sent}");
+        }
+        assert!(sent.contains("buffers in use") && !sent.contains(" of 0 buffers"), "{sent}");
+    }
+}
+
+#[test]
 fn a_dumb_terminal_gets_one_line_and_no_color_means_none() {
     let world = World::with_database();
     let rich = format!("{SLOWED} --progress rich");

@@ -39,7 +39,7 @@ fn a_report_has_exactly_the_documented_fields() {
         (Some("done"), Some(0), true)
     );
     assert_eq!(report["families"].as_array().unwrap().len(), 4);
-    for verb in ["verify", "restore --into sqlite:copy.db"] {
+    for verb in ["verify", "restore --into sqlite:copy.db", "copy --to c/ --mkdir"] {
         assert_fields(&world.run(&format!("{verb} --from a --from b --report json")).done().json(), FIELDS);
     }
 }

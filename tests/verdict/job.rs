@@ -26,16 +26,16 @@ use uuid::Uuid;
 use crate::paced::{EXTENT, Pace, PacedSink, PacedSource, PacedSupply, PacedTarget};
 
 /// Extents of the database.
-const EXTENTS: u64 = 40;
+pub const EXTENTS: u64 = 40;
 /// What the slowest stage takes for an extent, all its threads together, in seconds: far more than codec and checksums take, so that these
 /// do not matter.
-const SLOWEST_S: f64 = 0.006;
-const TRANSFER_BYTES: u32 = 64 << 10;
+pub const SLOWEST_S: f64 = 0.006;
+pub const TRANSFER_BYTES: u32 = 64 << 10;
 const READERS: usize = 2;
 const WORKERS: usize = 2;
 const QUEUE_DEPTH: usize = 2;
 /// A case counts where the next stage takes no more than this share of the limit's time.
-const CLEARLY_LESS: f64 = 0.7;
+pub const CLEARLY_LESS: f64 = 0.7;
 
 /// BUFFERCOUNT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +87,12 @@ impl Case {
     /// Runs the job, and asks.
     pub fn run(&self) -> Answer {
         let ran = match self.direction {
-            Direction::Backup => self.back_up(self.shares, &self.shelves()).0,
+            Direction::Backup => self.back_up(self.shares, EXTENTS, &shelves(self.stripes)).0,
             Direction::Restore => self.restore(),
         };
         let evidence = Evidence {
             direction: self.direction,
+            read_from: None,
             stages: &ran.stages,
             devices: (0..self.stripes).map(|family| format!("family {family}")).collect(),
             moving_s: ran.stages.iter().map(Stage::longest).max().unwrap().as_secs_f64(),
@@ -141,19 +142,15 @@ impl Case {
         }
     }
 
-    fn shelves(&self) -> Vec<Shelf> {
-        (0..self.stripes).map(|_| Arc::new(Mutex::new(Vec::new()))).collect()
-    }
-
-    /// Writes the set to `shelves` at these paces; how that went, and stored bytes for a plain one.
-    fn back_up(&self, shares: [f64; 3], shelves: &[Shelf]) -> (Ran, f64) {
+    /// Writes a set of so many extents to `shelves` at these paces; how that went, and stored bytes for a plain one.
+    fn back_up(&self, shares: [f64; 3], extents: u64, shelves: &[Shelf]) -> (Ran, f64) {
         let usual = Plan::backup(&knobs(), self.stripes, self.compression, false).unwrap();
         let knobs = self.knobs(usual.buffer_count(), usual.least_buffers(false));
         let mut plan = Plan::backup(&knobs, self.stripes, self.compression, false).unwrap();
         if self.truth == Limit::Throttle {
             plan.throttle = Some((f64::from(EXTENT) / SLOWEST_S) as u64);
         }
-        let source = PacedSource::new(EXTENTS, Self::pace(shares[0], READERS), Self::pace(shares[1], WORKERS));
+        let source = PacedSource::new(extents, Self::pace(shares[0], READERS), Self::pace(shares[1], WORKERS));
         // Half of what is read can be saved.
         let stored = if self.compression == Compression::None { 1.0 } else { 0.5 };
         let write = Self::pace(shares[2] / stored, self.stripes);
@@ -185,8 +182,8 @@ impl Case {
     }
 
     fn restore(&self) -> Ran {
-        let shelves = self.shelves();
-        let stored = self.back_up([0.0; 3], &shelves).1;
+        let shelves = shelves(self.stripes);
+        let stored = self.back_up([0.0; 3], EXTENTS, &shelves).1;
         let usual = UnpackPlan::new(&knobs(), self.stripes, TRANSFER_BYTES).unwrap();
         let knobs = self.knobs(usual.buffer_count(), usual.least_buffers(self.stripes));
         let plan = UnpackPlan::new(&knobs, self.stripes, TRANSFER_BYTES).unwrap();
@@ -222,11 +219,25 @@ struct Ran {
     setup: Setup,
 }
 
+/// Empty families.
+pub fn shelves(families: usize) -> Vec<Shelf> {
+    (0..families).map(|_| Arc::new(Mutex::new(Vec::new()))).collect()
+}
+
+/// The families of a backup of so many extents.
+pub fn backed_up(families: usize, compression: Compression, extents: u64) -> Vec<Shelf> {
+    let (direction, buffers, truth) = (Direction::Backup, Buffers::Usual, Limit::None);
+    let shelves = shelves(families);
+    let case = Case { direction, stripes: families, compression, buffers, shares: [0.0; 3], truth };
+    case.back_up([0.0; 3], extents, &shelves);
+    shelves
+}
+
 fn plain_bytes() -> f64 {
     EXTENTS as f64 * f64::from(EXTENT)
 }
 
-fn knobs() -> Knobs {
+pub fn knobs() -> Knobs {
     Knobs {
         transfer_size: TransferSize::new(TRANSFER_BYTES.into()).unwrap(),
         readers: Some(READERS),

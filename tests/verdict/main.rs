@@ -3,23 +3,30 @@
 //! 100 must be right.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod copy;
 mod job;
 mod paced;
 
+use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fullbore::tune::model::Direction;
 use fullbore_core::codec::Compression;
 
-use job::{Buffers, Case, Limit};
+use copy::{CopyCase, Truth, Way};
+use job::{Answer, Buffers, Case, Limit};
 
 /// Right answers among those that count, percent.
 const RIGHT: usize = 95;
 /// Cases that count, at least.
 const COUNTED: usize = 100;
+/// Copies that count, at least.
+const COPIES_COUNTED: usize = 50;
 /// Cases at a time: they sleep most of their time.
 const SIDE_BY_SIDE: usize = 3;
+/// More cases at a time would wait for processors.
+static ONE_TABLE: Mutex<()> = Mutex::new(());
 /// How long the next stage takes for a byte, by the limit's own time. The last ones do not count.
 const NEXT: [f64; 4] = [0.3, 0.5, 0.65, 0.85];
 
@@ -73,15 +80,67 @@ fn others() -> Vec<Case> {
     cases
 }
 
+/// Copies in every way, from families to families, with each of their stages as the limit.
+fn copies() -> Vec<CopyCase> {
+    let codec = |name: &str| name.parse::<Compression>().unwrap();
+    let mut cases = Vec::new();
+    let ways = |families: usize| {
+        [
+            Way::AsItIs,
+            Way::Anew(families, Some(codec("zstd:1"))),
+            Way::Anew(5 - families, None),
+            Way::Anew(2, Some(codec("none"))),
+        ]
+    };
+    for families in [1, 4] {
+        for packed in [codec("none"), codec("lz4")] {
+            for way in ways(families) {
+                let next = NEXT[cases.len() % NEXT.len()];
+                let mut case = |shares, truth| cases.push(CopyCase { families, packed, way, shares, truth });
+                case([1.0, next], Truth::Stage(0));
+                case([next, 1.0], Truth::Stage(2));
+                case([0.3, 0.5], Truth::Throttle);
+                if families > 1 {
+                    case([0.5, 0.3], Truth::SlowSource(2));
+                }
+                if families > 1 && matches!(way, Way::AsItIs) {
+                    case([0.3, 0.5], Truth::SlowTarget(1));
+                }
+            }
+        }
+        // Work that takes longer than the machine's own unrest.
+        for (packed, way) in [("lz4", Way::Anew(families, Some(codec("zstd:15")))), ("gzip:1", Way::AsItIs)] {
+            let packed = codec(packed);
+            cases.push(CopyCase { families, packed, way, shares: [0.25, 0.25], truth: Truth::Stage(1) });
+        }
+    }
+    cases
+}
+
 #[test]
 fn the_verdict_names_the_true_limit_in_95_of_100_cases() {
     let cases: Vec<Case> = stages().into_iter().chain(others()).collect();
+    let (right, counted) = asked(&cases, Case::run);
+    assert!(counted >= COUNTED, "only {counted} cases count");
+    assert!(100 * right >= RIGHT * counted, "{right} of {counted} are right");
+}
+
+#[test]
+fn so_it_does_in_copies() {
+    let (right, counted) = asked(&copies(), CopyCase::run);
+    assert!(counted >= COPIES_COUNTED, "only {counted} cases count");
+    assert!(100 * right >= RIGHT * counted, "{right} of {counted} are right");
+}
+
+/// Asks all of them: how many answers are right, of how many that count.
+fn asked<C: Debug + Sync>(cases: &[C], run: impl Fn(&C) -> Answer + Sync) -> (usize, usize) {
+    let _alone = ONE_TABLE.lock();
     let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let answer = case.run();
+                    let answer = run(case);
                     answers.lock().unwrap().push((case, answer));
                 }
             });
@@ -95,8 +154,7 @@ fn the_verdict_names_the_true_limit_in_95_of_100_cases() {
     }
     let right = counted.len() - wrong.len();
     println!("{right} of {} right; {} cases did not count", counted.len(), answers.len() - counted.len());
-    assert!(counted.len() >= COUNTED, "only {} cases count", counted.len());
-    assert!(100 * right >= RIGHT * counted.len(), "{right} of {} are right", counted.len());
+    (right, counted.len())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fullbore_core::io::Mode;
 use fullbore_core::media::Manifest;
 use fullbore_core::pipeline::{Copied, FamilyOutcome, Remade, Remake, Verbatim};
 use fullbore_core::pool::Pool;
-use fullbore_core::sink::{self, Sink, StandingSink};
+use fullbore_core::sink::{self, DeviceAccount, Sink, StandingSink};
 use fullbore_core::supply;
 use fullbore_core::unpack::MediaSet;
 use fullbore_core::{Error, Result};
@@ -90,6 +90,7 @@ impl One<'_> {
         if let Some(arrival) = self.arrival {
             arrival.begins(&prepared)?;
         }
+        report.setup = self.setup(&way, &plan, &set, &prepared, report);
         let sinks = self.sinks(&way, &prepared, conduct).map_err(|error| conduct.why_halted(error))?;
         let done = self.moved(&way, &plan, &pool, &mut set, &prepared, sinks, conduct, report);
         let done = done.map_err(|error| self.found.naming_copies(conduct.why_halted(error)))?;
@@ -174,7 +175,7 @@ impl One<'_> {
                 };
                 let Remade { written, devices } = remake.run(set, sinks)?;
                 report.add_stages(&written.stages);
-                devices.iter().for_each(|(device, account)| report.add_device(device, account));
+                book_read(&devices, report);
                 let plain = Some((written.data_bytes, written.zero_bytes));
                 Ok(Done { families: written.families, plain, manifest: None })
             }
@@ -191,7 +192,7 @@ impl One<'_> {
                 };
                 let Copied { families, devices, stages, manifest, plain_bytes, .. } = verbatim.run(set, sinks)?;
                 report.add_stages(&stages);
-                devices.iter().for_each(|(device, account)| report.add_device(device, account));
+                book_read(&devices, report);
                 Ok(Done { families, plain: plain_bytes, manifest })
             }
         }
@@ -298,6 +299,14 @@ impl One<'_> {
             (None, None) => return Ok(None), // Refused before.
         };
         Ok(Some(record))
+    }
+}
+
+/// Books the devices that were read.
+fn book_read(devices: &[(String, DeviceAccount)], report: &mut Report) {
+    for (device, account) in devices {
+        report.add_device(device, account);
+        report.read_from.push(device.clone());
     }
 }
 

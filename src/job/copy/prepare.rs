@@ -14,10 +14,12 @@ use super::Request;
 use super::one::One;
 use super::way::Way;
 use crate::job::backup::{self, sinks, stripes};
+use crate::job::inspect::show_codec;
 use crate::job::names::{self, DEFAULT_TEMPLATE, NameFields};
 use crate::job::recover::{self, Ours};
 use crate::job::{Conduct, estimate, media, memory};
 use crate::report::{PoolReport, Report};
+use crate::tune::verdict::{Copying, Setup};
 
 /// Writes in flight for each family.
 pub(super) const QUEUE_DEPTH: usize = 4;
@@ -138,6 +140,44 @@ impl One<'_> {
             estimate::check_room(&devices, most, &recovered.freed)?;
         }
         Ok(prepared)
+    }
+
+    /// What the verdict has to know of the plan; nothing where families stand there already, which are read instead of written.
+    pub(super) fn setup(
+        &self,
+        way: &Way,
+        plan: &CopyPlan,
+        set: &MediaSet,
+        prepared: &Prepared,
+        report: &Report,
+    ) -> Option<Setup> {
+        if prepared.standing.contains(&true) {
+            return None;
+        }
+        let packed = show_codec(self.found.header.codec);
+        let (anew, packs) = match way {
+            Way::AsItIs => (false, None),
+            Way::Anew { compression, .. } => (true, *compression),
+        };
+        let setup = Setup::of_copy(&plan.reading, usize::from(self.found.families), (plan.output_buffers, QUEUE_DEPTH));
+        let sealed = set.is_sealed();
+        Some(Setup {
+            codec: match packs {
+                Some(compression) => compression.to_string(),
+                None if sealed => Compression::None.to_string(),
+                None => packed.clone(),
+            },
+            codec_bytes: report.pool.codec_bytes,
+            throttle: self.request.throttle.map(|rate| rate as f64),
+            encrypted: prepared.data_key.is_some(),
+            copying: Some(Copying {
+                anew,
+                packs: packs.is_some(),
+                unpacks: (!sealed).then_some(packed),
+                decrypts: !sealed && !self.found.header.keys.is_empty(),
+            }),
+            ..setup
+        })
     }
 
     fn template(&self) -> &str {

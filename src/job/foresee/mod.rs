@@ -141,7 +141,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     };
     let media: Vec<Whereabouts> = request.to.iter().map(Whereabouts::of).collect();
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
-    let mut made = profile.path_between(&Whereabouts::At(database), &media, transfer_bytes);
+    let mut made = profile.path_between(&[Whereabouts::At(database)], &media, transfer_bytes);
     for codec in &mut made.path.codecs {
         if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
             codec.stored_share = *stored;

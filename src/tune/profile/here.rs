@@ -86,6 +86,11 @@ pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
     }
 }
 
+/// The names of places that have one.
+fn names(places: &[Whereabouts]) -> Vec<&str> {
+    places.iter().filter_map(Whereabouts::name).collect()
+}
+
 impl Profile {
     /// That it is old, if it is.
     pub fn says_its_age(&self) -> Option<String> {
@@ -99,10 +104,10 @@ impl Profile {
         Some((Timestamp::now().as_second() - made.as_second()) / SECONDS_OF_A_DAY)
     }
 
-    /// The path of a job between these places, with buffers of so many bytes.
-    pub fn path_between(&self, database: &Whereabouts, media: &[Whereabouts], transfer_bytes: u64) -> Calibrated {
-        let media: Vec<&str> = media.iter().filter_map(Whereabouts::name).collect();
-        self.path(&Asked { database: database.name(), media: &media, transfer_bytes })
+    /// The path of a job between these places, with buffers of so many bytes. A copy has media on both sides.
+    pub fn path_between(&self, database: &[Whereabouts], media: &[Whereabouts], transfer_bytes: u64) -> Calibrated {
+        let (database, media) = (names(database), names(media));
+        self.path(&Asked { database: &database, media: &media, transfer_bytes })
     }
 
     /// True where it was measured how fast such a path is read or written.

@@ -24,8 +24,8 @@ const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
 /// What a path is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The file or directory of the database; nothing where no device of this machine holds it.
-    pub database: Option<&'a str>,
+    /// The file or directory of the database, or of a copy those of the media that it reads; none where no device of this machine holds it.
+    pub database: &'a [&'a str],
     /// Directories, files or URLs of the media.
     pub media: &'a [&'a str],
     /// MAXTRANSFERSIZE in bytes.
@@ -57,9 +57,8 @@ impl Profile {
     pub fn path(&self, asked: &Asked<'_>) -> Calibrated {
         let mut made =
             Calibrated { path: Path::unlimited(self.machine.cores as f64), uncertain: Vec::new(), unknown: Vec::new() };
-        let database: Vec<&str> = asked.database.into_iter().collect();
         let mut used = BTreeMap::new();
-        for (side, places) in [(Side::Database, &database[..]), (Side::Media, asked.media)] {
+        for (side, places) in [(Side::Database, asked.database), (Side::Media, asked.media)] {
             for way in [Way::Read, Way::Write] {
                 let found = self.places_for(places, way, &mut made.unknown);
                 self.add_side(&mut made, side, way, &found, asked.transfer_bytes);

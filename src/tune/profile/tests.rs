@@ -75,7 +75,7 @@ fn headroom_is_told_by_cells_that_differ_in_their_streams_alone() {
     assert!(unknown.devices == 0 && near(unknown.worth(2.0), 2.0), "{unknown:?}");
 }
 
-const DATABASE: Option<&str> = Some("/nowhere/data/app.db");
+const DATABASE: &[&str] = &["/nowhere/data/app.db"];
 
 fn near(value: f64, expected: f64) -> bool {
     (value / expected - 1.0).abs() < 1e-6

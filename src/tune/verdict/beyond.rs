@@ -7,6 +7,7 @@ use super::path::{Own, latency};
 use super::what_if::{FASTER, WhatIf};
 use crate::tune::model::what_if::Change;
 use crate::tune::model::{Buffers, Ceiling, Configuration, Direction, Path, Side, predict};
+use crate::units::counted;
 
 /// How many families more in another directory are asked about.
 const STRIPES_MORE: [u64; 2] = [1, 2];
@@ -19,10 +20,14 @@ const DEEPEST: u64 = 256;
 pub fn answers(own: &Own<'_>, setup: &Setup) -> Vec<(Change, WhatIf)> {
     let Some(known) = own.known else { return Vec::new() };
     let side = known.path.side(Side::Media).ceiling(own.configuration.direction.way(Side::Media));
-    let depths = DEEPER.iter().map(|times| times * setup.queue_depth);
+    let copying = setup.copying.as_ref();
+    // How many writes of a copy are in flight nobody sets.
+    let deepest = if copying.is_some() { 0 } else { DEEPEST };
+    let depths = DEEPER.iter().map(|times| times * setup.queue_depth).filter(|depth| *depth <= deepest);
     let mut found: Vec<_> = least(depths.filter_map(|depth| deeper((side, known.media.noise), depth, own, setup)));
     // Where database and media share a device, the model knows no third one.
-    if own.configuration.direction == Direction::Backup && own.path.simultaneous.is_none() {
+    let settable = own.configuration.direction == Direction::Backup && copying.is_none_or(|copying| copying.anew);
+    if settable && own.path.simultaneous.is_none() {
         for place in &known.elsewhere {
             found.extend(least(STRIPES_MORE.iter().filter_map(|more| stripes_in(place, side, *more, own))));
         }
@@ -72,8 +77,7 @@ fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Op
     media.stream_rate = all / stripes as f64;
     media.latency = before.latency * before.stream_rate / media.stream_rate;
     media.total_rate = before.total_rate + came_true * place.write.total_rate;
-    let s = if more == 1 { "" } else { "s" };
-    let said = format!("+{more} stripe{s} on {}", place.directory);
+    let said = format!("+{} on {}", counted(more, "stripe"), place.directory);
     answer(own, &path, &Configuration { stripes, ..now.clone() }, (Change::Stripes(stripes), said))
 }
 
@@ -82,7 +86,7 @@ fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Op
 fn deeper((measured, noise): (&Ceiling, f64), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
     let now = &own.configuration;
     let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
-    if depth > DEEPEST || !filled || !measured.stream_rate.is_finite() {
+    if !filled || !measured.stream_rate.is_finite() {
         return None;
     }
     let in_flight = setup.in_flight.min(setup.queue_depth as f64).max(1.0);

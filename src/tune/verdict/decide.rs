@@ -45,7 +45,7 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
         Limit::Stage(lead)
     };
     let device = match limit {
-        Limit::Stripe(family) => evidence.devices.get(family).cloned(),
+        Limit::Stripe(family) => families(evidence, lead).and_then(|devices| devices.get(family)).cloned(),
         _ => None,
     };
     let job_rate = evidence.plain_bytes / evidence.elapsed_s.max(evidence.moving_s);
@@ -99,11 +99,18 @@ pub fn stage_of_families(direction: Direction) -> usize {
     }
 }
 
+/// The devices of the stage's threads, if these are families.
+fn families<'a>(evidence: &'a Evidence<'_>, stage: usize) -> Option<&'a [String]> {
+    match &evidence.read_from {
+        Some(read_from) if stage == 0 => Some(read_from),
+        _ if stage == stage_of_families(evidence.direction) => Some(&evidence.devices),
+        _ => None,
+    }
+}
+
 /// The busiest family, where the others have clearly less to do.
 fn slow_stripe(evidence: &Evidence<'_>, lead: usize) -> Option<usize> {
-    if lead != stage_of_families(evidence.direction) || evidence.devices.len() != evidence.stages[lead].threads.len() {
-        return None;
-    }
+    families(evidence, lead).filter(|devices| devices.len() == evidence.stages[lead].threads.len())?;
     let busy: Vec<f64> = evidence.stages[lead].threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
     let (at, most) = busy.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
     let others = busy.len().checked_sub(1).filter(|others| *others > 0)?;
@@ -160,7 +167,8 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
     match limit {
         Limit::Stage(_) => {
             let (next, waited) = (next(uses, lead), without_processor(evidence, lead));
-            format!("busy most of its time ({stages}){next}{waited}{}", shared(evidence, lead))
+            let (sealed, shared) = (checked_where_read(evidence, lead), shared(evidence, lead));
+            format!("busy most of its time ({stages}){next}{waited}{sealed}{shared}")
         }
         Limit::Stripe(at) => {
             let threads = &evidence.stages[lead].threads;
@@ -211,11 +219,17 @@ fn next(uses: &[Use], lead: usize) -> String {
 
 /// One device that is read and written at once is slower in each direction than it would be in one alone.
 fn shared(evidence: &Evidence<'_>, lead: usize) -> String {
-    if evidence.one_device && lead != TRANSFORM {
-        "; database and media share one device".to_owned()
-    } else {
-        String::new()
+    match (evidence.one_device && lead != TRANSFORM, &evidence.read_from) {
+        (false, _) => String::new(),
+        (true, None) => "; database and media share one device".to_owned(),
+        (true, Some(_)) => "; source and target share one device".to_owned(),
     }
+}
+
+/// Without its key a set has no blocks for the workers: who reads a family checks it as well.
+fn checked_where_read(evidence: &Evidence<'_>, lead: usize) -> &'static str {
+    let sealed = evidence.read_from.is_some() && evidence.stages[TRANSFORM].threads.is_empty();
+    if sealed && lead == 0 { "; without its key a family is checked by the thread that reads it" } else { "" }
 }
 
 /// How much of their busy time the workers can have had a processor, at most: they compute and do nothing else.

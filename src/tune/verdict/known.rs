@@ -2,8 +2,8 @@
 
 use fullbore_core::meter::Stage;
 
-use super::{Direction, Evidence, Setup};
-use crate::tune::model::{Ceiling, Configuration, Headroom, Path, Side, roofline};
+use super::{Copying, Direction, Evidence, Setup};
+use crate::tune::model::{Ceiling, Configuration, Headroom, Limit, Path, Side, roofline};
 
 /// What a profile of this machine knows of the way that a job took.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +78,9 @@ pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Pat
         *ceiling = Ceiling::NONE;
         path.simultaneous = None;
     }
+    if let Some(copying) = &setup.copying {
+        work_of_copy(&mut path, copying);
+    }
     let stored_share = media.account.bytes as f64 / evidence.plain_bytes;
     let factor = path.codec(&setup.codec).map_or(1.0, |measured| stored_share / measured.stored_share);
     for codec in &mut path.codecs {
@@ -91,6 +94,37 @@ pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Pat
     path
 }
 
+/// Makes what a copy does with a byte of data the work of the codecs.
+fn work_of_copy(path: &mut Path, copying: &Copying) {
+    let opened = match &copying.unpacks {
+        None => Some(0.0),
+        Some(codec) => path.codec(codec).map(|codec| codec.unpack + path.machine.checksum),
+    };
+    match opened {
+        Some(opened) => {
+            for codec in &mut path.codecs {
+                codec.pack = opened + if copying.packs { codec.pack } else { 0.0 };
+            }
+        }
+        // Nobody has measured what its source is packed with, and no codec says what it takes.
+        None => path.codecs.clear(),
+    }
+    path.machine.checksum = 0.0;
+    if copying.decrypts {
+        // Of a byte that is read, whatever the database's bytes are.
+        path.machine.checksum = path.machine.cipher;
+    }
+}
+
+/// What sets the limit, in the words of a report.
+fn name(limit: Limit, evidence: &Evidence<'_>) -> &'static str {
+    match (limit, &evidence.read_from) {
+        (Limit::Database, Some(_)) => "source media",
+        (Limit::Media, Some(_)) => "target media",
+        (limit, _) => limit.name(),
+    }
+}
+
 /// The calibrated limit: what no configuration exceeds on these places with this codec (`docs/VERDICT.md`).
 pub fn limit(evidence: &Evidence<'_>, configuration: &Configuration, job_rate: f64) -> Option<CalibratedLimit> {
     let (setup, known) = (evidence.setup.as_ref()?, evidence.profile.filter(|known| known.whole)?);
@@ -99,7 +133,7 @@ pub fn limit(evidence: &Evidence<'_>, configuration: &Configuration, job_rate: f
     let highest = roofline(&path, &asked).ok()?;
     Some(CalibratedLimit {
         profile: known.profile.clone(),
-        name: highest.limit.name(),
+        name: name(highest.limit, evidence),
         rate: highest.rate,
         share: job_rate / highest.rate,
     })

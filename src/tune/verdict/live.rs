@@ -14,7 +14,7 @@ pub struct Interval {
     pub limit: Option<&'static str>,
 }
 
-/// Compares two looks at the accounts of the stages. Before the first stage begins, and in a copy, nothing is said.
+/// Compares two looks at the accounts of the stages. Before the first stage begins nothing is said.
 pub fn interval(before: &[(&'static str, Account); 3], now: &[(&'static str, Account); 3]) -> Interval {
     let share = |at: usize| {
         let ((_, before), (name, now)) = (&before[at], &now[at]);

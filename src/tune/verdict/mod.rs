@@ -10,6 +10,8 @@ mod queue;
 mod setup;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_copies;
 mod what_if;
 
 use fullbore_core::meter::Stage;
@@ -19,14 +21,16 @@ use super::model::Direction;
 pub use known::{CalibratedLimit, Elsewhere, Known};
 pub use live::{Interval, interval};
 pub use queue::RawMedia;
-pub use setup::Setup;
+pub use setup::{Copying, Setup};
 pub use what_if::WhatIf;
 
 /// Everything that a job knows of itself.
 #[derive(Debug, Clone)]
 pub struct Evidence<'a> {
-    /// Backup; or restore, which a verification is as well.
+    /// Backup; or restore, which a verification is as well. A copy is a backup whose database are the media that it reads.
     pub direction: Direction,
+    /// Of a copy, the devices of the families that it reads, in order; empty where the threads are those of several sets.
+    pub read_from: Option<Vec<String>>,
     /// The three stages in the order in which bytes pass them.
     pub stages: &'a [Stage],
     /// The device of each family, in order; empty where the threads are those of several sets.
@@ -39,7 +43,7 @@ pub struct Evidence<'a> {
     pub processor_s: f64,
     /// Processors that it may use.
     pub processors: f64,
-    /// Plain bytes that passed.
+    /// Plain bytes that passed; of a copy, bytes of the media that it read. Whatever is in plain bytes is in these then.
     pub plain_bytes: f64,
     /// The plan; `None` where there were several, and nothing is asked of the model.
     pub setup: Option<Setup>,
@@ -49,7 +53,7 @@ pub struct Evidence<'a> {
     pub raw_media: Option<RawMedia>,
     /// Of a plain byte, how much the codec took: less where bytes are zero, free or unchanged.
     pub data_share: f64,
-    /// The database and families of it are on one device, as far as their paths tell.
+    /// What is read and families that are written, or the other way round, are on one device, as far as their paths tell.
     pub one_device: bool,
     /// A profile, for what these accounts cannot know.
     pub profile: Option<&'a Known>,
@@ -60,7 +64,7 @@ pub struct Evidence<'a> {
 pub enum Limit {
     /// One of the three stages, by its place.
     Stage(usize),
-    /// One family's device among faster ones, by its place.
+    /// One family's device among faster ones, by its place in its stage.
     Stripe(usize),
     /// The processors that all stages share.
     Processor,

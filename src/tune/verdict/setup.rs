@@ -29,6 +29,21 @@ pub struct Setup {
     pub throttle: Option<f64>,
     /// Blocks are encrypted.
     pub encrypted: bool,
+    /// Of a copy, what it does with each block.
+    pub copying: Option<Copying>,
+}
+
+/// What a copy does with each block that it reads, before it is written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Copying {
+    /// The set is made anew, in as many families as was asked for; else it is copied as it is.
+    pub anew: bool,
+    /// What its blocks are unpacked with; `None` where they are not opened, for want of a key.
+    pub unpacks: Option<String>,
+    /// They are packed anew, by the codec of the setup.
+    pub packs: bool,
+    /// They are decrypted.
+    pub decrypts: bool,
 }
 
 impl Setup {
@@ -48,6 +63,7 @@ impl Setup {
             codec_bytes: plan.codec_bytes,
             throttle: plan.throttle.map(|rate| rate as f64),
             encrypted: false,
+            copying: None,
         }
     }
 
@@ -66,6 +82,20 @@ impl Setup {
             codec_bytes: 0,
             throttle: None,
             encrypted: false,
+            copying: None,
+        }
+    }
+
+    /// Of a copy of so many families, `reading` as it reads and `writing` buffers that new blocks are written from: none where the bytes that
+    /// are read are those that are written. Each family has `queue_depth` writes in flight.
+    pub fn of_copy(reading: &UnpackPlan, families: usize, (writing, queue_depth): (usize, usize)) -> Self {
+        let (input, output) = (reading.input_buffers as u64, writing as u64);
+        Self {
+            queue_depth: queue_depth as u64,
+            buffers: if writing == 0 { Buffers::Through(input) } else { Buffers::Split { input, output } },
+            buffer_count: (reading.buffer_count() + writing) as u64,
+            copying: Some(Copying::default()),
+            ..Self::of_unpacking(reading, families)
         }
     }
 }

@@ -7,7 +7,7 @@ use fullbore_core::meter::{Account, Stage};
 use super::*;
 use crate::tune::model::{Buffers, Ceiling, CodecCost, Headroom, Path};
 
-const MIB: f64 = 1_048_576.0;
+pub(super) const MIB: f64 = 1_048_576.0;
 
 /// A thread: seconds busy, starved, blocked.
 fn thread(bytes: f64, busy: f64, starved: f64, blocked: f64) -> Account {
@@ -16,13 +16,13 @@ fn thread(bytes: f64, busy: f64, starved: f64, blocked: f64) -> Account {
 }
 
 /// Threads that share out the bytes evenly, each busy for that share of ten seconds and waiting for the rest of them.
-fn stage(name: &'static str, bytes: f64, threads: usize, share: f64) -> Stage {
+pub(super) fn stage(name: &'static str, bytes: f64, threads: usize, share: f64) -> Stage {
     let rest = 10.0 * (1.0 - share);
-    let (starved, blocked) = if name == "source" { (0.0, rest) } else { (rest, 0.0) };
+    let (starved, blocked) = if ["source", "media"].contains(&name) { (0.0, rest) } else { (rest, 0.0) };
     Stage::of(name, vec![thread(bytes / threads as f64, 10.0 * share, starved, blocked); threads])
 }
 
-fn setup() -> Setup {
+pub(super) fn setup() -> Setup {
     Setup {
         codec: "lz4".into(),
         workers: 2,
@@ -35,6 +35,7 @@ fn setup() -> Setup {
         codec_bytes: 2 << 20,
         throttle: None,
         encrypted: false,
+        copying: None,
     }
 }
 
@@ -48,9 +49,10 @@ fn stages(source: f64, transform: f64, sink: f64) -> Vec<Stage> {
     ]
 }
 
-fn evidence(stages: &[Stage]) -> Evidence<'_> {
+pub(super) fn evidence(stages: &[Stage]) -> Evidence<'_> {
     Evidence {
         direction: Direction::Backup,
+        read_from: None,
         stages,
         devices: (1..=4).map(|family| format!("mnt/{family}")).collect(),
         moving_s: 10.0,
@@ -67,7 +69,7 @@ fn evidence(stages: &[Stage]) -> Evidence<'_> {
     }
 }
 
-fn said(what_if: &[WhatIf]) -> Vec<String> {
+pub(super) fn said(what_if: &[WhatIf]) -> Vec<String> {
     what_if.iter().map(WhatIf::line).collect()
 }
 
@@ -271,7 +273,7 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
 }
 
 /// What calibration knows: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.
-fn known() -> Known {
+pub(super) fn known() -> Known {
     let mut path = Path::unlimited(8.0);
     path.database.read = Ceiling { stream_rate: 300.0 * MIB, ..Ceiling::total(400.0 * MIB) };
     path.media.write = Ceiling { stream_rate: 40.0 * MIB, latency: 1.0 / 40.0, ..Ceiling::total(90.0 * MIB) };
@@ -293,7 +295,7 @@ fn lines_of(evidence: &Evidence<'_>) -> Vec<String> {
     said(&verdict(evidence).unwrap().what_if)
 }
 
-fn has(lines: &[String], start: &str, end: &str) -> bool {
+pub(super) fn has(lines: &[String], start: &str, end: &str) -> bool {
     lines.iter().any(|line| line.starts_with(start) && line.ends_with(end))
 }
 

@@ -1,11 +1,13 @@
 //! What another configuration would have changed, asked of the model on the job's own path, and put into words.
 
+use fullbore_core::media::MAX_FAMILIES;
+
 use super::decide::{CLEARLY_COMPUTING, processor_share, stage_of_families};
 use super::path::Own;
 use super::{Direction, Evidence, Limit, Setup, Verdict, beyond, path, queue};
 use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 
 /// Faster by less is not worth a line: it is little above what runs differ by.
 pub const FASTER: f64 = 1.03;
@@ -17,8 +19,6 @@ const SMALLER_STILL: f64 = 0.95;
 const SLOWEST: f64 = 0.8;
 /// Lines about speed.
 const LINES: usize = 3;
-/// The most families of a media set.
-const FAMILIES_MOST: u64 = 64;
 
 /// One change, and what it would have brought.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,17 +112,24 @@ fn best(loud: Vec<(Option<Change>, WhatIf)>) -> Vec<WhatIf> {
 fn is_answerable(change: &Change, own: &Own<'_>, evidence: &Evidence<'_>, setup: &Setup, limit: Limit) -> bool {
     let knows_total = |side: Side| own.path.side(side).ceiling(evidence.direction.way(side)).total_rate.is_finite();
     let backup = evidence.direction == Direction::Backup;
+    let copying = setup.copying.as_ref();
     match change {
         // Where workers wait for processors, more of them wait for the same ones.
         Change::Workers(_) => processor_share(evidence) >= CLEARLY_COMPUTING,
+        // Nobody sets those of a copy.
+        Change::Buffers(_) if copying.is_some() => false,
         // More smooth out what is uneven, and on a busy machine everything is: only where the pool is the limit is that an advice.
         Change::Buffers(factor) if *factor > 1.0 => limit == Limit::Pool,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,
-        // What is restored has its stripes and its codec, and nobody sets its writers.
-        Change::Stripes(stripes) => backup && *stripes <= FAMILIES_MOST && knows_total(Side::Media),
-        Change::DatabaseStreams(_) => backup && knows_total(Side::Database),
+        // What is restored has its stripes and its codec, and nobody sets its writers. A copy as it is has those of its source.
+        Change::Stripes(stripes) => {
+            let settable = backup && copying.is_none_or(|copying| copying.anew);
+            settable && *stripes <= MAX_FAMILIES.into() && knows_total(Side::Media)
+        }
+        // As many families as the source has are read.
+        Change::DatabaseStreams(_) => backup && copying.is_none() && knows_total(Side::Database),
         // A path holds no other codecs than those that a profile compares with the one that was used.
-        Change::Codec(_) => backup,
+        Change::Codec(_) => backup && copying.is_none_or(|copying| copying.packs),
         // What a device does with more in flight only a profile knows, and it is asked elsewhere; of longer operations nobody was asked.
         Change::QueueDepth(_) | Change::TransferBytes(_) => false,
     }
@@ -142,7 +149,7 @@ fn worded(answer: &Answer, setup: &Setup, own: &Own<'_>) -> WhatIf {
                 Some([directory]) => directory.as_str(),
                 _ => "the same devices",
             };
-            format!("+{more} stripe{} on {place}", if more == 1 { "" } else { "s" })
+            format!("+{} on {place}", counted(more, "stripe"))
         }
         Change::Codec(name) => format!("{name} instead of {}", now.codec),
         Change::Buffers(factor) => {
