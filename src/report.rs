@@ -8,10 +8,13 @@ use serde::Serialize;
 use crate::tune::profile::Profile;
 use crate::tune::verdict::Setup;
 use crate::units::{mib_per_s, show_bytes};
+use followed::Followed;
 
+mod followed;
 mod judge;
 mod known;
 
+pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, UseReport, VerdictReport, WhatIfReport};
 
 /// Version of the report; fields are added, never changed.
@@ -86,6 +89,8 @@ pub struct Report {
     pub bottleneck: Option<BottleneckReport>,
     /// What was the limit, why, and what another configuration would have changed.
     pub verdict: Option<VerdictReport>,
+    /// Of a log that was followed, whether it was kept up with.
+    pub following: Option<FollowingReport>,
     /// The raw path, with `--measure-limit`.
     pub limit: Option<LimitReport>,
     /// The engine's own positions.
@@ -111,6 +116,9 @@ pub struct Report {
     /// The devices of the families that a copy has read, in order; for the verdict too.
     #[serde(skip)]
     pub read_from: Vec<String>,
+    /// What following a log came to, for the verdict too.
+    #[serde(skip)]
+    followed: Option<Followed>,
     /// What the verdict compares with.
     #[serde(skip)]
     profile: Option<Profile>,

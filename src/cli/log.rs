@@ -97,7 +97,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     let quiet = args.shown.quiet;
     let told = |event: log::Event| {
         let wanted = match event {
-            log::Event::Failed(..) | log::Event::Apart(_) => true,
+            log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
             // One for each set would fill the journal of a service.
             log::Event::Shipped(..) => args.shown.verbose,
             log::Event::Full(_) | log::Event::Joined(_) => !quiet,

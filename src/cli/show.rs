@@ -255,9 +255,10 @@ pub fn event(event: &Event) {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
-        Event::Shipped(id, at, frames, bytes) => {
-            message(&format!("log {id} up to {at}: {frames} frames, {}", show_bytes(*bytes)))
+        Event::Shipped(id, at, frames, bytes, pace) => {
+            message(&format!("log {id} up to {at}: {frames} frames, {}; {pace}", show_bytes(*bytes)))
         }
+        Event::Behind(why) => warning(why),
         Event::Failed(why, pause) => {
             warning(&format!("a log set could not be stored: {why}; next try in {:.1} s", pause.as_secs_f64()))
         }

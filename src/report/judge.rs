@@ -73,6 +73,9 @@ pub struct WhatIfReport {
 impl Report {
     /// The verdict on what was booked.
     pub(super) fn judged(&self) -> Option<VerdictReport> {
+        if let Some(followed) = &self.followed {
+            return followed.verdict(&self.accounts, self.moving.0).map(VerdictReport::from);
+        }
         let (direction, copies) = match self.accounts.iter().map(|stage| stage.name).collect::<Vec<_>>()[..] {
             ["source", "transform", "sink"] => (Direction::Backup, false),
             ["media", "transform", "target"] => (Direction::Restore, false),
@@ -129,7 +132,7 @@ impl Report {
 }
 
 /// Processors that the process may use.
-fn processors() -> f64 {
+pub(super) fn processors() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 

@@ -40,6 +40,7 @@ mod kills;
 mod leftovers;
 mod log;
 mod log_follow;
+mod log_follow_pace;
 mod log_follow_repository;
 mod many_sets;
 #[cfg(feature = "mariadb")]

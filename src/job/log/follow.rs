@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::super::backup::{self, Predecessor};
 use super::super::repository::follow::{Home, without_ground};
 use super::super::{Conduct, exclusive, media};
+use super::pace::{Look, Pace};
 use super::{base, database, refuse_clear};
 use crate::report::Report;
 use crate::repository::format::SetRecord;
@@ -55,8 +56,10 @@ pub enum Event {
     Apart(String),
     /// Where it goes on.
     Joined(String),
-    /// A set is durable: its id, the time of its last commit, frames, and bytes on media.
-    Shipped(String, String, u64, u64),
+    /// A set is durable: its id, the time of its last commit, frames, bytes on media, and how it went since the one before.
+    Shipped(String, String, u64, u64, String),
+    /// Sets take longer than their commits, from now on: the numbers that say so.
+    Behind(String),
     /// A set could not be stored, and is tried again after so long.
     Failed(String, Duration),
 }
@@ -116,10 +119,13 @@ pub(in crate::job) fn follow_into(
         report,
         shipped: 0,
         failures: 0,
+        pace: Pace::new(request.interval),
     };
     run.begin()?;
-    run.follow(begun)?;
+    let followed = run.follow(begun);
     let shipped = run.shipped;
+    run.pace.book(run.report);
+    followed?;
     report.set_speed(begun.elapsed().as_secs_f64());
     report.notes.push(match shipped {
         0 => "nothing was committed: no log set was written".into(),
@@ -163,6 +169,8 @@ struct Run<'a> {
     shipped: u64,
     /// In a row.
     failures: u32,
+    /// Whether it keeps up.
+    pace: Pace,
 }
 
 impl Run<'_> {
@@ -210,6 +218,7 @@ impl Run<'_> {
             home.forsake();
         }
         let halt = self.conduct.halt();
+        self.pace.stands_on(Instant::now());
         let snapshot = self.follower.snapshot()?;
         let full = backup::Request { kind: SetKind::Full, ..self.backup.clone() };
         let mut report = Report::begin("backup");
@@ -262,13 +271,25 @@ impl Run<'_> {
     /// A set of what was committed since the last one, if anything was. The inner error is one of storing it, which may pass; the outer one is
     /// of the log.
     fn ship(&mut self) -> Result<Result<()>> {
+        let look = self.pace.look();
         if !self.follower.has_news()? {
+            self.pace.nothing(&look);
             return Ok(Ok(()));
         }
+        let look = self.pace.makes(look);
+        let made = self.make_set(&look)?;
+        if made.is_err() {
+            self.pace.spent(&look);
+        }
+        Ok(made)
+    }
+
+    /// The set of what a look has found.
+    fn make_set(&mut self, look: &Look) -> Result<Result<()>> {
         match self.home.as_mut().map_or(Ok(Ground::Firm), Home::ground) {
             Ok(Ground::Firm) => {}
             Ok(Ground::Going(why)) if !self.request.full_if_needed => return Ok(Err(why)),
-            Ok(Ground::Going(why) | Ground::Gone(why)) => return self.begin_anew(why),
+            Ok(Ground::Going(why) | Ground::Gone(why)) => return self.begin_anew(why, look),
             Err(error) => return Ok(Err(error)),
         }
         let Some(set) = self.follower.next_set()? else { return Ok(Ok(())) };
@@ -288,17 +309,28 @@ impl Run<'_> {
         let progress = &self.conduct.progress;
         progress.done.fetch_add(report.source_bytes, Ordering::Relaxed);
         progress.stored.fetch_add(report.stored_bytes, Ordering::Relaxed);
-        (self.told)(Event::Shipped(self.base.to_string(), last.end.at, last.frames, report.stored_bytes));
+        let told = self.pace.shipped(look, &report);
+        if self.pace.follows() {
+            self.report.add_stages(report.accounts());
+        }
+        if let Some(why) = told.behind {
+            (self.told)(Event::Behind(why));
+        }
+        (self.told)(Event::Shipped(self.base.to_string(), last.end.at, last.frames, report.stored_bytes, told.pace));
         Ok(Ok(()))
     }
 
     /// What the next set would continue is gone: a new full, if that was asked for and there is still time for it.
-    fn begin_anew(&mut self, why: Error) -> Result<Result<()>> {
+    fn begin_anew(&mut self, why: Error, look: &Look) -> Result<Result<()>> {
         if !self.request.full_if_needed || self.conduct.check().is_err() {
             return Err(without_ground(why));
         }
         (self.told)(Event::Apart(media::one_line(&why)));
-        Ok(self.take_full())
+        let full = self.take_full();
+        if full.is_ok() {
+            self.pace.spent(look); // The log waits for it as for a set.
+        }
+        Ok(full)
     }
 
     /// A device that fails for a while does not end it: the log holds everything meanwhile, for as long as it may grow.

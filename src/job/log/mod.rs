@@ -2,6 +2,7 @@
 
 mod base;
 mod follow;
+mod pace;
 
 use std::path::Path;
 

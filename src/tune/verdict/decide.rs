@@ -7,7 +7,7 @@ use crate::tune::model::{self, predict};
 use crate::units::show_bytes;
 
 /// From this use on a stage is busy most of the time.
-const MOST: f64 = 0.5;
+pub const MOST: f64 = 0.5;
 /// From this use on a stage is the limit whatever the buffers: more of them would bring little.
 pub const FULL: f64 = 0.8;
 /// From this use on threads wait for processors.

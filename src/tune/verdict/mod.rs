@@ -3,6 +3,7 @@
 
 mod beyond;
 mod decide;
+mod following;
 mod known;
 mod live;
 mod path;
@@ -18,6 +19,7 @@ use fullbore_core::meter::Stage;
 
 use super::model::Direction;
 
+pub use following::{Stretch, following};
 pub use known::{CalibratedLimit, Elsewhere, Known};
 pub use live::{Interval, interval};
 pub use queue::RawMedia;
