@@ -113,6 +113,9 @@ pub struct Report {
     /// Where the database's files are on this machine, if that is known; for the verdict too, as is the profile.
     #[serde(skip)]
     pub database_at: Option<String>,
+    /// `--throttle` in source bytes per second, of a copy in bytes of the media that it reads; for the verdict too.
+    #[serde(skip)]
+    pub throttle: Option<u64>,
     /// The devices of the families that a copy has read, in order; for the verdict too.
     #[serde(skip)]
     pub read_from: Vec<String>,

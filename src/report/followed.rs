@@ -73,6 +73,7 @@ impl Followed {
             processor_s: self.processor_s,
             processors: processors(),
             plain_bytes: self.run.bytes,
+            throttle: None,
             setup: None,
             measured_limit: None,
             raw_media: None,

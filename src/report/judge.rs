@@ -105,6 +105,7 @@ impl Report {
             processor_s: (self.cpu_s - self.cpu_before_s).max(0.0),
             processors: processors(),
             plain_bytes,
+            throttle: self.throttle.map(|rate| rate as f64),
             setup,
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
             raw_media: self.limit.as_ref().and_then(|limit| {

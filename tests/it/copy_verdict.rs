@@ -56,7 +56,7 @@ fn a_throttled_copy_names_the_throttle_and_what_it_costs() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ --compression none --max-transfer-size 64KiB").done();
     for way in ["", "--compression lz4"] {
-        let line = format!("copy --from a --to b/{}/ --mkdir --throttle 2MiB/s {way} --report json", way.len());
+        let line = format!("copy --from a --to b/{}/ --mkdir --throttle 500KiB/s {way} --report json", way.len());
         let report = world.run(&line).done().json();
         assert_eq!(verdict(&report)["limit"], "throttle", "{report:#}");
         let changes = verdict(&report)["what_if"].as_array().unwrap();
@@ -76,6 +76,8 @@ fn a_chain_has_one_verdict_and_asks_nothing_of_the_model() {
     assert_eq!(report["copied"].as_array().unwrap().len(), 2);
     assert_eq!(verdict(&report)["what_if"].as_array().unwrap().len(), 0, "{report:#}");
     assert!(verdict(&report)["calibrated"].is_null());
+    let throttled = world.run("copy --from a --to b/slow/ --mkdir --throttle 500KiB/s --report json").done().json();
+    assert_eq!(verdict(&throttled)["limit"], "throttle", "{throttled:#}");
 }
 
 #[test]

@@ -52,6 +52,27 @@ fn a_follower_of_a_database_that_seldom_writes_waits_for_it_and_keeps_up() {
 }
 
 #[test]
+fn a_follower_that_cannot_keep_up_says_so_and_what_holds_it_up() {
+    let world = world();
+    let app = kept_open(&world);
+    let follower = world.start(&format!("{FOLLOW} --compression zstd:19 --workers 1"));
+    until("a full", || world.names("a").iter().any(|name| name.contains("-full-") && name.ends_with(".bore")));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    // A commit of a moment that takes a worker seconds to pack so tightly.
+    let before = log_sets(&world);
+    app.execute_batch("INSERT INTO item SELECT NULL, 'w', randomblob(1000000) FROM item LIMIT 12").unwrap();
+    until("its set", || log_sets(&world) > before);
+    follower.signal("TERM");
+    let ended = follower.wait().done();
+    ended.says(&["falls behind: a set of ", "transform busy"]);
+    let report: Value = serde_json::from_slice(&world.read("r.json")).unwrap();
+    for stretch in [&report["following"]["run"], &report["following"]["last"]] {
+        assert_eq!((&stretch["keeps_up"], &stretch["stage"]), (&false.into(), &"transform".into()), "{report:#}");
+    }
+    assert!(report["verdict"]["why"].as_str().unwrap().contains("; it falls behind"), "{report:#}");
+}
+
+#[test]
 fn a_database_that_writes_nothing_is_said_to_and_what_was_there_before_is_told_apart() {
     let world = world();
     world.run("backup sqlite:app.db --to a/").done();

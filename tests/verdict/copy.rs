@@ -67,6 +67,7 @@ struct Times {
 struct Ran {
     stages: Vec<Stage>,
     elapsed_s: f64,
+    throttle: Option<f64>,
     setup: Setup,
 }
 
@@ -147,6 +148,7 @@ impl CopyCase {
             processor_s: 0.0, // Several cases share the processors.
             processors: 2.0,
             plain_bytes: read,
+            throttle: ran.throttle,
             setup: Some(ran.setup.clone()),
             measured_limit: None,
             raw_media: None,
@@ -188,11 +190,10 @@ impl CopyCase {
         let copying = Copying { anew, packs: packs.is_some(), unpacks: Some(self.packed.to_string()), decrypts: false };
         let setup = Setup {
             codec: packs.unwrap_or(self.packed).to_string(),
-            throttle: times.throttle.map(|rate| rate as f64),
             copying: Some(copying),
             ..Setup::of_copy(&plan, self.families, (writing, QUEUE_DEPTH))
         };
-        Ran { stages, elapsed_s, setup }
+        Ran { stages, elapsed_s, throttle: times.throttle.map(|rate| rate as f64), setup }
     }
 
     fn moved(

@@ -100,6 +100,7 @@ impl Case {
             processor_s: 0.0, // Several cases share the processors.
             processors: 2.0,
             plain_bytes: plain_bytes(),
+            throttle: ran.throttle,
             setup: Some(ran.setup),
             measured_limit: None,
             raw_media: None,
@@ -178,7 +179,8 @@ impl Case {
         let elapsed_s = begun.elapsed().as_secs_f64();
         let setup = Setup::of_backup(&plan, &self.compression.to_string(), false);
         let stored = outcome.stored_bytes as f64 / plain_bytes();
-        (Ran { stages: outcome.stages, elapsed_s, setup }, stored)
+        let throttle = plan.throttle.map(|rate| rate as f64);
+        (Ran { stages: outcome.stages, elapsed_s, throttle, setup }, stored)
     }
 
     fn restore(&self) -> Ran {
@@ -208,7 +210,8 @@ impl Case {
         let outcome = unpack.run(&mut set).unwrap();
         let elapsed_s = begun.elapsed().as_secs_f64();
         let codec = self.compression.to_string();
-        Ran { stages: outcome.stages, elapsed_s, setup: Setup { codec, ..Setup::of_unpacking(&plan, self.stripes) } }
+        let setup = Setup { codec, ..Setup::of_unpacking(&plan, self.stripes) };
+        Ran { stages: outcome.stages, elapsed_s, throttle: None, setup }
     }
 }
 
@@ -216,6 +219,7 @@ impl Case {
 struct Ran {
     stages: Vec<Stage>,
     elapsed_s: f64,
+    throttle: Option<f64>,
     setup: Setup,
 }
 

@@ -215,6 +215,7 @@ pub(super) fn write(
     let differential = request.kind == SetKind::Differential;
     let setup = Setup::of_backup(&prepared.plan, &request.compression.to_string(), differential);
     report.setup = Some(Setup { encrypted: prepared.data_key.is_some(), ..setup });
+    report.throttle = prepared.plan.throttle;
     let begun = Instant::now();
     let (outcome, manifest) = move_bytes(request, &prepared, session, within, conduct, halt, report)?;
     book(&outcome, &prepared, session, report)?;

@@ -90,6 +90,7 @@ impl One<'_> {
         if let Some(arrival) = self.arrival {
             arrival.begins(&prepared)?;
         }
+        report.throttle = self.request.throttle;
         report.setup = self.setup(&way, &plan, &set, &prepared, report);
         let sinks = self.sinks(&way, &prepared, conduct).map_err(|error| conduct.why_halted(error))?;
         let done = self.moved(&way, &plan, &pool, &mut set, &prepared, sinks, conduct, report);

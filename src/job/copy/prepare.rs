@@ -168,7 +168,6 @@ impl One<'_> {
                 None => packed.clone(),
             },
             codec_bytes: report.pool.codec_bytes,
-            throttle: self.request.throttle.map(|rate| rate as f64),
             encrypted: prepared.data_key.is_some(),
             copying: Some(Copying {
                 anew,

@@ -79,7 +79,7 @@ fn uses(evidence: &Evidence<'_>) -> Vec<Use> {
     let mut uses: Vec<Use> = evidence.stages[..3].iter().map(|stage| of(stage.name, busiest(stage))).collect();
     let elapsed = evidence.elapsed_s.max(evidence.moving_s);
     uses.push(of("processors", evidence.processor_s / (evidence.processors.max(1.0) * elapsed)));
-    if let Some(throttle) = evidence.setup.as_ref().and_then(|setup| setup.throttle) {
+    if let Some(throttle) = evidence.throttle {
         uses.push(of("throttle", rate / throttle));
     }
     uses
@@ -132,7 +132,7 @@ fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
         && most >= MOST
         && several_at_a_time
         && setup.in_flight <= CLEARLY_LESS * setup.queue_depth as f64
-        && setup.throttle.is_none()
+        && evidence.throttle.is_none()
         && others_wait
 }
 
@@ -185,7 +185,7 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
         }
         Limit::Processor => format!("all processors busy to {processors:.0} % ({stages})"),
         Limit::Throttle => {
-            let rate = evidence.setup.as_ref().and_then(|setup| setup.throttle).unwrap_or_default();
+            let rate = evidence.throttle.unwrap_or_default();
             format!("--throttle {}/s, used to {:.0} % ({stages})", show_bytes(rate as u64), 100.0 * uses[4].share)
         }
         Limit::Queue => {

@@ -84,17 +84,12 @@ pub fn following(evidence: &Evidence<'_>, run: &Stretch) -> Option<Verdict> {
         true => (Limit::Stage(SOURCE), making.uses[SOURCE].name, format!("{}; {keeps}", run.line())),
         false => (making.limit, making.name, format!("{}; {keeps}; while sets were made: {}", run.line(), making.why)),
     };
-    let all = evidence.moving_s / run.elapsed_s;
-    let of_run = |used: &Use| {
-        let share = (used.share * all).clamp(0.0, 1.0);
-        Use { share, ceiling: run.rate() / share, ..used.clone() }
-    };
     Some(Verdict {
         limit,
         name,
         why,
+        uses: uses(&making, evidence, run),
         device: making.device.filter(|_| !waits),
-        uses: making.uses.iter().take(evidence.stages.len()).map(of_run).chain([processors(evidence, run)]).collect(),
         rate: run.rate(),
         fixed_share: share(run.making_s - evidence.moving_s, run.elapsed_s),
         of_limit: None,
@@ -104,9 +99,16 @@ pub fn following(evidence: &Evidence<'_>, run: &Stretch) -> Option<Verdict> {
     })
 }
 
-fn processors(evidence: &Evidence<'_>, run: &Stretch) -> Use {
-    let share = share(evidence.processor_s, evidence.processors.max(1.0) * run.elapsed_s);
-    Use { name: "processors", share, ceiling: run.rate() / share }
+/// Of all the time, what was of that from first to last byte of the sets.
+fn uses(making: &Verdict, evidence: &Evidence<'_>, run: &Stretch) -> Vec<Use> {
+    let of_run = |used: &Use| {
+        let share = match used.name {
+            "processors" => share(evidence.processor_s, evidence.processors.max(1.0) * run.elapsed_s),
+            _ => share(used.share * evidence.moving_s, run.elapsed_s),
+        };
+        Use { share, ceiling: run.rate() / share, ..used.clone() }
+    };
+    making.uses.iter().map(of_run).collect()
 }
 
 /// On a run in which nothing was committed.
@@ -159,6 +161,7 @@ mod tests {
             processor_s: 1.0,
             processors: 2.0,
             plain_bytes: run.bytes,
+            throttle: None,
             setup: None,
             measured_limit: None,
             raw_media: None,

@@ -47,6 +47,8 @@ pub struct Evidence<'a> {
     pub processors: f64,
     /// Plain bytes that passed; of a copy, bytes of the media that it read. Whatever is in plain bytes is in these then.
     pub plain_bytes: f64,
+    /// `--throttle` in plain bytes per second.
+    pub throttle: Option<f64>,
     /// The plan; `None` where there were several, and nothing is asked of the model.
     pub setup: Option<Setup>,
     /// What the path can do, in plain bytes per second, where that was measured.

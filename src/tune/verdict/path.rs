@@ -47,7 +47,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
         transfer_bytes: setup.transfer_bytes as f64,
         codec: setup.codec.clone(),
         encrypted: false, // What the cipher takes is in the workers' account.
-        throttle: setup.throttle,
+        throttle: evidence.throttle,
     }
 }
 

@@ -30,10 +30,10 @@ pub fn shallow(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMed
 
 /// The raw path, if the families were the limit and did less than that.
 fn faster(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMedia> {
-    let (setup, raw) = (evidence.setup.as_ref()?, evidence.raw_media?);
+    let raw = evidence.raw_media?;
     let families = evidence.direction == Direction::Backup && lead == stage_of_families(evidence.direction);
     let slower = rate(evidence, lead) < ALL_OF_IT * raw.rate;
-    (families && most >= FULL && slower && setup.throttle.is_none()).then_some(raw)
+    (families && most >= FULL && slower && evidence.throttle.is_none()).then_some(raw)
 }
 
 /// Bytes per second that the families got.

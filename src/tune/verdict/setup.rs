@@ -25,8 +25,6 @@ pub struct Setup {
     pub transfer_bytes: u64,
     /// Contexts of the codec, bytes of all workers.
     pub codec_bytes: u64,
-    /// `--throttle` in plain bytes per second.
-    pub throttle: Option<f64>,
     /// Blocks are encrypted.
     pub encrypted: bool,
     /// Of a copy, what it does with each block.
@@ -61,7 +59,6 @@ impl Setup {
             least_buffers: plan.least_buffers(differential) as u64,
             transfer_bytes: plan.transfer_size.into(),
             codec_bytes: plan.codec_bytes,
-            throttle: plan.throttle.map(|rate| rate as f64),
             encrypted: false,
             copying: None,
         }
@@ -80,7 +77,6 @@ impl Setup {
             least_buffers: plan.least_buffers(families) as u64,
             transfer_bytes: plan.transfer_size.into(),
             codec_bytes: 0,
-            throttle: None,
             encrypted: false,
             copying: None,
         }

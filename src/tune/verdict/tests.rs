@@ -33,7 +33,6 @@ pub(super) fn setup() -> Setup {
         least_buffers: 10,
         transfer_bytes: 1 << 20,
         codec_bytes: 2 << 20,
-        throttle: None,
         encrypted: false,
         copying: None,
     }
@@ -60,6 +59,7 @@ pub(super) fn evidence(stages: &[Stage]) -> Evidence<'_> {
         processor_s: 18.0,
         processors: 8.0,
         plain_bytes: 1000.0 * MIB,
+        throttle: None,
         setup: Some(setup()),
         measured_limit: None,
         raw_media: None,
@@ -116,8 +116,7 @@ fn a_job_that_seldom_moves_bytes_is_held_up_by_its_fixed_costs() {
 #[test]
 fn a_throttle_that_is_used_up_is_the_limit_and_what_it_costs_is_said() {
     let stages = stages(0.4, 0.5, 0.3);
-    let setup = Setup { throttle: Some(101.0 * MIB), ..setup() };
-    let verdict = verdict(&Evidence { setup: Some(setup), ..evidence(&stages) }).unwrap();
+    let verdict = verdict(&Evidence { throttle: Some(101.0 * MIB), ..evidence(&stages) }).unwrap();
     assert_eq!(verdict.name, "throttle");
     assert!(verdict.why.starts_with("--throttle 101.0 MiB/s, used to 99 %"), "{}", verdict.why);
     let without = verdict.what_if.iter().find(|one| one.change == "without --throttle").unwrap();
@@ -268,8 +267,8 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
     assert_eq!(few.name, "pool");
     assert!(said(&few.what_if)[0].starts_with("--max-transfer-size 1MiB --buffer-count 19 → 1.80×"), "{few:?}");
     assert_eq!(with(raw, deep(7.5)), "shallow queue", "its transfers are shorter");
-    let throttled = shallow.setup.clone().map(|setup| Setup { throttle: Some(60.0 * MIB), ..setup });
-    assert_ne!(with(raw, throttled), "shallow queue");
+    let throttled = Evidence { throttle: Some(60.0 * MIB), ..shallow.clone() };
+    assert_ne!(verdict(&throttled).unwrap().name, "shallow queue");
 }
 
 /// What calibration knows: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.

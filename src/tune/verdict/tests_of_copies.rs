@@ -122,6 +122,18 @@ fn a_copy_is_asked_for_nothing_that_its_flags_cannot_say() {
 }
 
 #[test]
+fn a_throttle_of_a_copy_counts_the_media_that_are_read_also_of_several_sets() {
+    let stages = stages(0.3, 0.5, 0.4);
+    let throttled = Evidence { throttle: Some(51.0 * MIB), ..copy(&stages, as_it_is()) };
+    let verdict = verdict(&throttled).unwrap();
+    assert_eq!(verdict.name, "throttle");
+    assert!(verdict.why.starts_with("--throttle 51.0 MiB/s, used to 98 %"), "{}", verdict.why);
+    assert!(has(&said(&verdict.what_if), "without --throttle → 1.", "×"), "{:?}", verdict.what_if);
+    let several_sets = super::verdict(&Evidence { setup: None, ..throttled }).unwrap();
+    assert_eq!((several_sets.name, several_sets.what_if.len()), ("throttle", 0));
+}
+
+#[test]
 fn another_codec_is_compared_where_blocks_are_packed_anew_and_only_there() {
     let stages = stages(0.2, 0.97, 0.3);
     let mut known = known();

@@ -223,7 +223,7 @@ impl Unpack<'_> {
         }
         let parsed = parser.finish()?;
         clock.pass(parsed.footer.family_length - position);
-        clock.lap(Spent::Busy);
+        clock.lap_busy_but(pool::waited());
         shared.book_media(number, clock.account());
         Ok(parsed)
     }

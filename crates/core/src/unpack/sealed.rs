@@ -17,7 +17,7 @@ use super::set::MediaSet;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::Footer;
-use crate::meter::{Account, Clock, LiveAccount, Spent};
+use crate::meter::{Account, Clock, LiveAccount};
 use crate::pool::{self, Pool};
 use crate::threads;
 
@@ -90,6 +90,6 @@ fn check_family(
         halt.check()?;
     }
     let parsed = parser.finish()?;
-    clock.lap(Spent::Busy);
+    clock.lap_busy_but(pool::waited());
     Ok(parsed)
 }
