@@ -123,8 +123,10 @@ fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
         space: args.space.as_ref().map(|text| units::bytes("--space", text)).transpose()?,
         throttle: args.throttle.as_ref().map(|text| units::bytes_per_second("--throttle", text)).transpose()?,
         config: config_file,
+        locks: config.lock_until.is_some(),
     };
-    let conduct = super::heeding(config)?;
+    // Objects of a calibration are to go with it.
+    let conduct = super::heeding(&Config { lock_until: None, lock_mode: None, ..config.clone() })?;
     let tell = |text: &str| {
         if !args.quiet {
             show::note(text);

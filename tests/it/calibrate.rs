@@ -291,6 +291,17 @@ fn a_store_alone_is_measured_too_and_says_that_jobs_were_not() {
 }
 
 #[test]
+fn what_is_measured_in_a_store_is_never_locked() {
+    let (world, store) = (World::new(), store());
+    world.write("fullbore.toml", b"lock-until = \"2d\"\n");
+    let line = format!("calibrate --write a --write s3://media/night/ {SMALL}");
+    program::run(command(&world, &store, &line)).done().says(&["s3://media/night/", "would be locked by lock-until"]);
+    let costs = stored(&world, "default").job_costs;
+    assert_eq!(costs.iter().map(|cost| cost.media).collect::<Vec<_>>(), [0]);
+    assert_nothing_is_left(&store);
+}
+
+#[test]
 fn a_run_on_a_store_that_is_stopped_by_a_signal_leaves_nothing_in_it() {
     let (world, store) = (World::new(), store());
     for milliseconds in [400, 1500, 3000] {

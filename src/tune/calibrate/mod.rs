@@ -49,6 +49,8 @@ pub struct Request {
     pub throttle: Option<u64>,
     /// The configuration file that was named: tiny jobs, which are processes of their own, read it too.
     pub config: Option<PathBuf>,
+    /// It locks what jobs put into stores: then these have no tiny jobs, for nobody could remove what they leave.
+    pub locks: bool,
 }
 
 /// Measures; `tell` hears what is done. Nothing that was made for it is left, however it ends.

@@ -249,6 +249,10 @@ impl<'a> Run<'a> {
                 Medium::Disk(_) => None,
                 Medium::Store(store) => store.own_name(".bore"),
             };
+            if object.is_some() && request.locks {
+                profile.notes.push(unmeasured_jobs(&place.path, "what goes there would be locked by lock-until"));
+                continue;
+            }
             let Some((database, folder)) = directories[at].as_ref().or(first).cloned() else {
                 let why = "there is no --write with a directory for a database";
                 profile.notes.push(unmeasured_jobs(&place.path, why));
