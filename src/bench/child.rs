@@ -169,7 +169,7 @@ fn wait(mut child: Child, started: Instant, surroundings: &Surroundings<'_>, con
             timed_out
         })?;
         let said = errors.map(read_end).unwrap_or_default();
-        let status = child.wait().map_err(|e| Error::io("wait for", "a child of the bench", e))?;
+        let status = child.wait().map_err(|e| Error::io("wait for", "a child process", e))?;
         let seconds = started.elapsed().as_secs_f64();
         drop(ended);
         let timed_out = watch.join().unwrap_or(false);

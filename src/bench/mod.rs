@@ -6,7 +6,7 @@
 
 pub mod cells;
 pub mod chart;
-mod child;
+pub(crate) mod child;
 mod data;
 pub mod html;
 mod load;

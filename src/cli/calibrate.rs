@@ -8,18 +8,24 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use fullbore::config::Config;
 use fullbore::tune::calibrate::{self, Request, SECONDS, THOROUGH, chart};
+use fullbore::tune::model::Direction;
 use fullbore::tune::profile::{self, Cell, Machine, Order, Profile, Round, Way};
 use fullbore::tune::statistics::median;
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
+use serde::Serialize;
 
-use super::inspect::{WITH_WARNINGS, print_json};
+use super::args::ReportTo;
+use super::inspect::WITH_WARNINGS;
 use super::show;
+
+const SCHEMA_VERSION: u32 = 1;
 
 /// Measure what this machine's path between database and media can do, and keep it as a named profile.
 ///
-/// Reads, writes, codecs, checksums and cipher are measured as jobs use them, by block size, queue depth and files at once. Files are made where
-/// --write says and nowhere else, without a name, and go with the run however it ends.
+/// Reads, writes, codecs, checksums and cipher are measured as jobs use them, by block size, queue depth and files at once, stores by the size of parts and
+/// their number at once; and what a tiny backup and restore take. Files are made where --write says and nowhere else, and go with the run: those
+/// that are measured have no name.
 ///
 /// Example: fullbore calibrate --read /data/app.db --write /mnt/a --write /mnt/b
 #[derive(Debug, Args)]
@@ -39,7 +45,7 @@ pub struct Calibrate {
     /// How long it may take, about [default: 30, or 300 with --thorough].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Use at most so much of each file system that is written to [default: 4GiB, or a tenth of what is free].
+    /// Use at most so much of each file system or store that is written to [default: 4GiB, or a tenth of what is free; 512MiB of a store].
     #[arg(long, value_name = "BYTES", requires = "write")]
     pub space: Option<String>,
     /// Read and write at most so much per second, all together, e.g. 200MiB/s.
@@ -51,29 +57,42 @@ pub struct Calibrate {
     /// Write charts (SVG) into this directory; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Print the profile as JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Write the profile as JSON (docs/CALIBRATION.md) besides: json (to standard output) or json:FILE.
+    #[arg(long, value_name = "json[:FILE]", value_parser = super::args::report_to)]
+    pub report: Option<ReportTo>,
     /// Print errors and warnings only, and the result.
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// Runs the verb; gives the exit code.
-pub fn run(args: &Calibrate, config: &Config) -> Result<u8> {
+/// A profile as a report.
+#[derive(Serialize)]
+struct CalibrationReport<'a> {
+    /// Version of this object; fields are added, never changed.
+    schema_version: u32,
+    #[serde(flatten)]
+    profile: &'a Profile,
+}
+
+/// Runs the verb; gives the exit code. `config_file` is the configuration file that was named.
+pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<u8> {
     profile::check_name(&args.name)?;
+    if let Some(ReportTo::File(path)) = &args.report {
+        super::check_report_place(path)?;
+    }
     let directory = profile::directory()?;
     let (profile, kept) = if args.show {
         (profile::load(&directory, &args.name)?, None)
     } else {
-        let made = measure(args, config)?;
+        let made = measure(args, config, config_file)?;
         let path = profile::save(&directory, &made)?;
         (made, Some(path))
     };
-    if args.json {
-        print_json(&profile)?;
-    } else {
+    if args.report != Some(ReportTo::Output) {
         show::line(&told(&profile));
+    }
+    if let Some(to) = &args.report {
+        super::write_report(to, &CalibrationReport { schema_version: SCHEMA_VERSION, profile: &profile })?;
     }
     if let Some(directory) = &args.svg {
         write_charts(&profile, directory)?;
@@ -93,7 +112,7 @@ pub fn run(args: &Calibrate, config: &Config) -> Result<u8> {
     }
 }
 
-fn measure(args: &Calibrate, config: &Config) -> Result<Profile> {
+fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<Profile> {
     let seconds = args.seconds.unwrap_or(if args.thorough { THOROUGH } else { SECONDS });
     let request = Request {
         name: args.name.clone(),
@@ -103,8 +122,11 @@ fn measure(args: &Calibrate, config: &Config) -> Result<Profile> {
         thorough: args.thorough,
         space: args.space.as_ref().map(|text| units::bytes("--space", text)).transpose()?,
         throttle: args.throttle.as_ref().map(|text| units::bytes_per_second("--throttle", text)).transpose()?,
+        config: config_file,
+        locks: config.lock_until.is_some(),
     };
-    let conduct = super::heeding(config)?;
+    // Objects of a calibration are to go with it.
+    let conduct = super::heeding(&Config { lock_until: None, lock_mode: None, ..config.clone() })?;
     let tell = |text: &str| {
         if !args.quiet {
             show::note(text);
@@ -138,9 +160,13 @@ fn told(profile: &Profile) -> String {
     );
     for place in &profile.places {
         text += &format!("\n{} ({})\n", show::value(&place.path), show_bytes(place.bytes));
-        let mut rows = table(&["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"]);
+        let heads = match place.is_in_store() {
+            true => ["", "part or range", "in flight", "objects", "MiB/s", "rounds", "sync ms"],
+            false => ["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"],
+        };
+        let mut rows = table(&heads);
         for cell in &place.cells {
-            rows.add_row(row(cell));
+            rows.add_row(row(cell, place.is_in_store()));
         }
         text += &rows.to_string();
         text.push('\n');
@@ -154,6 +180,16 @@ fn told(profile: &Profile) -> String {
             of(|round| round.read_alone),
             of(|round| round.written_bytes as f64 / round.seconds),
             of(|round| round.written_alone),
+        );
+    }
+    for cost in &profile.job_costs {
+        let [media, database] = [cost.media, cost.database].map(|at| show::value(&profile.places[at].path));
+        let of = |direction| seconds(cost.seconds(direction));
+        text += &format!(
+            "\ntiny jobs: backup to {media} {}, restore to {database} {}, {} rounds\n",
+            of(Direction::Backup),
+            of(Direction::Restore),
+            cost.backup_s.len()
         );
     }
     text += "\nin memory\n";
@@ -173,7 +209,14 @@ fn told(profile: &Profile) -> String {
     text + &rows.to_string()
 }
 
-fn row(cell: &Cell) -> [String; 7] {
+/// The median, the least and the greatest.
+fn seconds(rounds: &[f64]) -> String {
+    let (least, most) =
+        (rounds.iter().copied().fold(f64::INFINITY, f64::min), rounds.iter().copied().fold(0.0, f64::max));
+    format!("{:.2} s ({least:.2}…{most:.2})", median(rounds.iter().copied()).unwrap_or(0.0))
+}
+
+fn row(cell: &Cell, in_store: bool) -> [String; 7] {
     let shape = &cell.shape;
     let order = match shape.order {
         Order::Sequential => "sequential",
@@ -184,11 +227,16 @@ fn row(cell: &Cell) -> [String; 7] {
         Way::Write => "write",
     };
     let how = if shape.direct { "" } else { ", not direct" };
+    let what = match (in_store, shape.way) {
+        (false, _) => format!("{order} {way}{how}"),
+        (true, Way::Write) => "put".into(),
+        (true, Way::Read) => "get".into(),
+    };
     let rates = cell.rounds.iter().map(Round::rate);
     let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
     let sync = median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
     [
-        format!("{order} {way}{how}"),
+        what,
         show_bytes(shape.block_bytes),
         shape.queue_depth.to_string(),
         shape.streams.to_string(),

@@ -63,7 +63,7 @@ fn run(arguments: Arguments) -> Result<u8> {
         Verb::Restore(args) => restore::run(&args, &config),
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Copy(args) => copy::run(&args, &config),
-        Verb::Calibrate(args) => calibrate::run(&args, &config),
+        Verb::Calibrate(args) => calibrate::run(&args, &config, arguments.config),
         Verb::Advise(args) => advise::run(&args, &config),
         Verb::Estimate(args) => estimate::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),

@@ -2,6 +2,7 @@
 
 use fullbore_core::codec::Compression;
 use fullbore_core::plan::{Plan, UnpackPlan};
+use fullbore_core::supply::ranges;
 
 use super::model::{Buffers, Configuration, Direction};
 
@@ -34,6 +35,7 @@ pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount:
         stripes: plan.stripes as u64,
         database_streams: plan.readers as u64,
         queue_depth: plan.queue_depth as u64,
+        request_bytes: Some(plan.part_size as f64).filter(|bytes| *bytes > 0.0),
         workers: plan.workers as u64,
         buffers: if packs(compression) { Buffers::Split { input, output } } else { Buffers::Through(input) },
         transfer_bytes: f64::from(plan.transfer_size),
@@ -61,6 +63,7 @@ pub fn of_restore(
         stripes: families,
         database_streams: plan.writers as u64,
         queue_depth: plan.queue_depth as u64,
+        request_bytes: None,
         workers: plan.workers as u64,
         buffers: if packs(compression) || encrypted {
             Buffers::Split { input, output }
@@ -72,6 +75,13 @@ pub fn of_restore(
         encrypted,
         throttle: None,
     }
+}
+
+/// The restore by `plan` where families are in object stores: what is under way are ranges of several buffers.
+pub fn in_ranges(restore: Configuration, plan: &UnpackPlan) -> Configuration {
+    let (buffers, in_flight) = ranges(plan.transfer_size as usize, plan.queue_depth);
+    let request_bytes = Some(buffers as f64 * f64::from(plan.transfer_size));
+    Configuration { queue_depth: in_flight as u64, request_bytes, ..restore }
 }
 
 fn packs(compression: Compression) -> bool {
@@ -97,6 +107,26 @@ mod tests {
         let plan = Plan::backup(&knobs, 4, Compression::None, false).unwrap();
         let made = of_backup(&plan, Compression::None, false, Amount::of(1));
         assert_eq!(made.buffers, Buffers::Through(plan.input_buffers as u64));
+    }
+
+    #[test]
+    fn a_job_of_a_store_has_its_parts_and_ranges_in_flight_and_one_of_files_its_buffers() {
+        const MIB: u64 = 1 << 20;
+        let knobs = Knobs::default();
+        let backup = |part: u64| {
+            let plan = Plan::backup_in_parts(&knobs, 1, Compression::Lz4, false, part).unwrap();
+            of_backup(&plan, Compression::Lz4, false, Amount::of(1))
+        };
+        assert_eq!((backup(16 * MIB).request_bytes, backup(16 * MIB).queue_depth), (Some(16.0 * MIB as f64), 4));
+        assert_eq!(backup(0).request_bytes, None);
+        let restore = |families| {
+            let plan = UnpackPlan::of_objects(&knobs, families, MIB as u32).unwrap();
+            let made = of_restore(&plan, families as u64, Compression::Lz4, false, Amount::of(1));
+            assert_eq!(made.request_bytes, None);
+            let made = in_ranges(made, &plan);
+            (made.request_bytes.unwrap() as u64 / MIB, made.queue_depth)
+        };
+        assert_eq!([1, 4, 16].map(restore), [(8, 4), (8, 2), (2, 2)]);
     }
 
     #[test]

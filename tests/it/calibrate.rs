@@ -1,9 +1,12 @@
 //! `fullbore calibrate`: the profile, what is left behind, and what is refused.
 
+use std::collections::HashSet;
+use std::process::Command;
 use std::time::Duration;
 
-use fullbore::tune::profile::{self, Asked, Machine, Order, Profile, Use, Way};
-use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions};
+use fullbore::tune::profile::{self, Asked, Machine, Order, Profile, Shape, Use, Way};
+use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions, wait_until};
+use serde_json::Value;
 
 use crate::program;
 use crate::small_disk::SmallDisk;
@@ -54,11 +57,56 @@ fn a_directory_is_read_by_its_largest_files_and_json_is_the_profile() {
     let world = World::with_database();
     world.write("b/small", b"small");
     world.write("b/empty", b"");
-    let made = world.run("calibrate --read . --seconds 1 --name night.2 --json").done().json();
+    let made = world.run("calibrate --read . --seconds 1 --name night.2 --report json").done().json();
     assert_eq!(made["name"], "night.2");
     assert!(made["places"][0]["bytes"].as_u64().unwrap() >= world.read("app.db").len() as u64);
-    assert_eq!(serde_json::to_value(stored(&world, "night.2")).unwrap(), made);
+    let mut kept = serde_json::to_value(stored(&world, "night.2")).unwrap();
+    kept["schema_version"] = 1.into();
+    assert_eq!(kept, made);
     assert_eq!(world.names("b"), ["empty", "small"]);
+}
+
+#[test]
+fn a_report_goes_to_a_file_beside_the_table_and_over_nothing_but_a_report() {
+    let world = World::with_database();
+    let before = world.read("app.db");
+    world.run("calibrate --read app.db --seconds 1 --report json:app.db").refused(2, "app.db", "is no report");
+    assert!(!world.at(PROFILES).exists(), "nothing was measured");
+    for _ in 0..2 {
+        let line = "calibrate --read app.db --seconds 1 --report json:r.json";
+        let text = world.run(line).done().text();
+        assert!(text.contains("sequential read"), "{text}");
+    }
+    world.run("calibrate --show --report json:shown.json").done();
+    let made_at = |name: &str| serde_json::from_slice::<Value>(&world.read(name)).unwrap()["made_at"].clone();
+    assert_eq!(made_at("r.json"), made_at("shown.json"));
+    assert_eq!(world.read("app.db"), before);
+}
+
+#[test]
+fn what_a_job_takes_besides_moving_is_measured_by_tiny_jobs_in_each_place() {
+    let world = World::with_database();
+    let shown = world.run(&format!("calibrate --read app.db --write a --write b {SMALL}")).done();
+    assert_eq!(shown.text().matches("tiny jobs: backup to ").count(), 2, "{shown}");
+    let costs = stored(&world, "default").job_costs;
+    assert_eq!(costs.iter().map(|cost| (cost.media, cost.database)).collect::<Vec<_>>(), [(1, 1), (2, 2)]);
+    for cost in &costs {
+        assert!(cost.plain_bytes > 0 && !cost.backup_s.is_empty(), "{cost:?}");
+        assert_eq!(cost.backup_s.len(), cost.restore_s.len());
+    }
+    world.assert_no_media();
+}
+
+#[test]
+fn where_tiny_jobs_fail_that_is_a_note_and_no_error() {
+    let world = World::with_database();
+    // Whoever encrypts by default has no key here.
+    world.write("fullbore.toml", b"encrypt-to = [\"nobody.pub\"]\n");
+    let ended = world.run(&format!("calibrate --read app.db --write a {SMALL}")).done();
+    ended.says(&["besides moving bytes was not measured: ", "nobody.pub"]);
+    let made = stored(&world, "default");
+    assert!(made.job_costs.is_empty() && made.places.len() == 2);
+    world.assert_no_media();
 }
 
 #[test]
@@ -170,26 +218,99 @@ fn a_run_that_is_stopped_by_a_signal_leaves_nothing_and_stores_nothing() {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_nothing_either() {
+fn a_run_that_is_killed_leaves_nothing_but_a_tiny_job_which_the_next_one_removes() {
     let world = World::with_database();
     let running = world.start("calibrate --read app.db --write a --seconds 60 --space 64MiB");
     std::thread::sleep(Duration::from_millis(1200));
     running.signal("KILL");
     running.wait().with_code(-9);
+    let left = world.names("a");
+    assert!(left.iter().all(|name| name == ".fullbore-calibrate-jobs"), "{left:?}");
+    // Its job may be at work for a moment yet.
+    wait_until("the tiny job ends", || {
+        world.run(&format!("calibrate --write a {SMALL}")).code == 0 && world.names("a").is_empty()
+    });
     world.assert_no_media();
 }
 
-#[test]
-fn a_store_is_measured_by_puts_and_gets_and_nothing_is_left_in_it() {
-    let world = World::new();
+fn store() -> ObjectStore {
     let store = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new());
     store.make_bucket("media");
-    let line = "calibrate --write s3://media/night/ --seconds 1";
+    store
+}
+
+fn command(world: &World, store: &ObjectStore, line: &str) -> Command {
     let mut command = program::command(world.folder(), line.split_whitespace());
     command.envs(store.environment());
-    program::run(command).done();
+    command
+}
+
+#[track_caller]
+fn assert_nothing_is_left(store: &ObjectStore) {
+    assert_eq!((store.objects("media").len(), store.uploads("media").len()), (0, 0));
+}
+
+#[test]
+fn a_store_is_measured_by_puts_and_gets_of_several_sizes_at_once_and_nothing_is_left_in_it() {
+    let (world, store) = (World::with_database(), store());
+    let line = "calibrate --write a --write s3://media/night/ --seconds 24 --space 256MiB --svg charts";
+    let shown = program::run(command(&world, &store, line)).done();
+    assert!(shown.text().contains("part or range") && shown.text().contains(" put "), "{shown}");
+    let made = stored(&world, "default");
+    let place = &made.places[1];
+    for way in [Way::Write, Way::Read] {
+        let shapes: HashSet<Shape> =
+            place.cells.iter().map(|cell| cell.shape).filter(|shape| shape.way == way).collect();
+        let sizes: HashSet<u64> = shapes.iter().map(|shape| shape.block_bytes).collect();
+        let depths: HashSet<u64> = shapes.iter().map(|shape| shape.queue_depth).collect();
+        assert!(depths.len() > 1 && (way == Way::Read || sizes.len() > 1), "{shapes:?}");
+        assert!(shapes.iter().all(|shape| shape.block_bytes * shape.queue_depth * shape.streams <= 256 << 20));
+    }
+    assert_eq!(made.job_costs.iter().map(|cost| (cost.media, cost.database)).collect::<Vec<_>>(), [(0, 0), (1, 0)]);
+    let chart = String::from_utf8(world.read("charts/default-place2-writes.svg")).unwrap();
+    assert!(chart.contains("Puts of one object by part") && chart.contains("parts in flight"), "{chart}");
+    assert_nothing_is_left(&store);
+    world.assert_no_media();
+    let line = "estimate sqlite:app.db --to s3://media/night/ --compression none --report json";
+    let made = program::run(command(&world, &store, line)).done().json();
+    assert!(made["backup"]["p50_s"].as_f64().unwrap() > 0.0 && made["restore"]["p50_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_store_alone_is_measured_too_and_says_that_jobs_were_not() {
+    let (world, store) = (World::new(), store());
+    let line = "calibrate --write s3://media/night/ --seconds 1 --space 16MiB";
+    program::run(command(&world, &store, line)).done().says(&["besides moving bytes was not measured", "a directory"]);
     let made = stored(&world, "default");
     let ways: Vec<Way> = made.places[0].cells.iter().map(|cell| cell.shape.way).collect();
     assert!(ways.contains(&Way::Read) && ways.contains(&Way::Write), "{ways:?}");
-    assert_eq!((store.objects("media").len(), store.uploads("media").len()), (0, 0));
+    let puts = made.places[0].cells.iter().filter(|cell| cell.shape.way == Way::Write);
+    assert!(puts.flat_map(|cell| &cell.rounds).all(|round| round.bytes <= 8 << 20), "half of the space for one round");
+    assert!(made.job_costs.is_empty());
+    assert_nothing_is_left(&store);
+}
+
+#[test]
+fn what_is_measured_in_a_store_is_never_locked() {
+    let (world, store) = (World::new(), store());
+    world.write("fullbore.toml", b"lock-until = \"2d\"\n");
+    let line = format!("calibrate --write a --write s3://media/night/ {SMALL}");
+    program::run(command(&world, &store, &line)).done().says(&["s3://media/night/", "would be locked by lock-until"]);
+    let costs = stored(&world, "default").job_costs;
+    assert_eq!(costs.iter().map(|cost| cost.media).collect::<Vec<_>>(), [0]);
+    assert_nothing_is_left(&store);
+}
+
+#[test]
+fn a_run_on_a_store_that_is_stopped_by_a_signal_leaves_nothing_in_it() {
+    let (world, store) = (World::new(), store());
+    for milliseconds in [400, 1500, 3000] {
+        let line = "calibrate --write a --write s3://media/night/ --seconds 60 --space 64MiB";
+        let running = program::start(command(&world, &store, line));
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        running.signal("INT");
+        running.wait().with_code(130).says(&["error: cancelled by SIGINT"]);
+        assert_nothing_is_left(&store);
+        world.assert_no_media();
+    }
 }

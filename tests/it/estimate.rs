@@ -78,6 +78,51 @@ fn what_is_stored_is_what_a_backup_stores() {
 }
 
 #[test]
+fn free_pages_are_not_taken_for_data() {
+    let world = calibrated();
+    let database = rusqlite::Connection::open(world.at("holes.db")).unwrap();
+    database.execute_batch("PRAGMA page_size = 4096; CREATE TABLE text (a); CREATE TABLE noise (a);").unwrap();
+    database.execute_batch("BEGIN").unwrap();
+    for row in 0..3000 {
+        let words = format!("row {row} of a table whose words pack well, ").repeat(80);
+        database.execute("INSERT INTO text VALUES (?1)", [words]).unwrap();
+        database.execute_batch("INSERT INTO noise VALUES (randomblob(3900))").unwrap();
+    }
+    // What is in its pages stays there, between those of the other table, and is not stored.
+    database.execute_batch("COMMIT; DROP TABLE noise").unwrap();
+    drop(database);
+    for codec in ["lz4", "zstd:1"] {
+        let line = format!("estimate sqlite:holes.db --to a/ --compression {codec} --report json");
+        let foreseen = world.run(&line).done().json()["stored_bytes"].as_f64().unwrap();
+        let name = codec.replace(':', "");
+        let line = format!("backup sqlite:holes.db --to {name}.bore --compression {codec} --report json");
+        let stored = world.run(&line).done().json()["stored_bytes"].as_f64().unwrap();
+        assert!((foreseen - stored).abs() < 0.05 * stored + 262_144.0, "{codec}: {foreseen} and {stored}");
+    }
+}
+
+#[test]
+fn a_small_job_takes_what_tiny_jobs_took_and_with_an_old_profile_only_what_its_bytes_take() {
+    let world = calibrated();
+    let mut profile: Value = serde_json::from_slice(&world.read(PROFILE)).unwrap();
+    let known = profile["job_costs"].as_array().unwrap();
+    assert!(known.iter().all(|cost| !cost["restore_s"].as_array().unwrap().is_empty()), "{known:?}");
+    for cost in profile["job_costs"].as_array_mut().unwrap() {
+        (cost["backup_s"], cost["restore_s"]) = (serde_json::json!([50.0, 50.0]), serde_json::json!([70.0, 70.0]));
+    }
+    world.write(PROFILE, profile.to_string().as_bytes());
+    let of = |made: &Value| ["backup", "restore"].map(|direction| seconds(made, direction)[1]);
+    let long = estimate(&world, "");
+    let [backup, restore] = of(&long);
+    assert!((49.0..60.0).contains(&backup) && (69.0..80.0).contains(&restore), "{long:#}");
+    assert_eq!(long["backup"]["limit"], "fixed costs");
+    profile.as_object_mut().unwrap().remove("job_costs");
+    world.write(PROFILE, profile.to_string().as_bytes());
+    let [backup, restore] = of(&estimate(&world, ""));
+    assert!(backup < 40.0 && restore < 40.0, "{backup} {restore}");
+}
+
+#[test]
 fn a_size_that_the_database_does_not_have_yet_takes_as_much_longer() {
     let world = calibrated();
     let [one, ten] = ["1TB", "10TB"].map(|size| seconds(&estimate(&world, &format!("--size {size}")), "backup")[1]);

@@ -66,6 +66,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,
+        request_bytes: None,
         workers: CORES as u64,
         buffers: Buffers::Through(job.buffers),
         transfer_bytes: job.transfer,

@@ -88,6 +88,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
         stripes: job.threads,
         database_streams: job.threads,
         queue_depth: 1,
+        request_bytes: None,
         workers: job.threads,
         buffers: Buffers::Through(job.threads),
         transfer_bytes: TRANSFER,

@@ -148,6 +148,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,
+        request_bytes: None,
         workers: CORES as u64,
         buffers: Buffers::Through(BUFFERS_PER_DEVICE * job.files + BUFFERS_PER_VOLUME),
         transfer_bytes: TRANSFER,

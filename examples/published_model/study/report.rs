@@ -222,6 +222,7 @@ fn raw_path(text: &mut String) {
             stripes: 1,
             database_streams: 1,
             queue_depth: 1,
+            request_bytes: None,
             workers: 1,
             buffers: Buffers::Through(buffers),
             transfer_bytes: TRANSFER,

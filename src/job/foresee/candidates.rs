@@ -3,6 +3,7 @@
 use fullbore_core::Result;
 use fullbore_core::codec::Compression;
 use fullbore_core::media::MAX_FAMILIES;
+use fullbore_core::device::Device;
 use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan};
 
 use super::sample::Source;
@@ -10,7 +11,7 @@ use super::{Request, Share};
 use crate::job::backup::stripes::part_size;
 use crate::job::reading::unpack_plan;
 use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
-use crate::tune::plan::{Amount, of_backup, of_restore};
+use crate::tune::plan::{Amount, in_ranges, of_backup, of_restore};
 
 /// What differs between candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,6 +103,8 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
     }
     let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, planned.transfer_size)?;
     let families = shape.stripes as u64;
+    let restore = of_restore(&unpacked, families, compression, request.encrypted, amount);
+    let in_store = request.to.iter().any(Device::is_in_store);
     Ok(Candidate {
         compression,
         stripes: families,
@@ -110,6 +113,6 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
         throttle: planned.throttle,
         memory_bytes: planned.pool_bytes() + planned.codec_bytes + FIXED_MEMORY,
         backup: Some(of_backup(&planned, compression, request.encrypted, amount)),
-        restore: Some(of_restore(&unpacked, families, compression, request.encrypted, amount)),
+        restore: Some(if in_store { in_ranges(restore, &unpacked) } else { restore }),
     })
 }

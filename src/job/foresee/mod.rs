@@ -212,7 +212,9 @@ fn learned(request: &Request, path: &Path) -> Result<Factor> {
         let source = Source { plain_bytes: record.database_bytes, shares: Vec::new() };
         let Ok(candidate) = candidates::candidate(&shape, request, &source) else { continue };
         let predicted = candidate.backup.and_then(|backup| predict(path, &backup).ok());
-        runs.extend(predicted.map(|predicted| Observed { seconds, predicted: predicted.seconds }));
+        // A record is of what passes: from the snapshot to the last byte read.
+        let passing = predicted.map(|predicted| predicted.seconds - predicted.fixed_seconds);
+        runs.extend(passing.map(|predicted| Observed { seconds, predicted }));
     }
     Ok(learn(&runs))
 }

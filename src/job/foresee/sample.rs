@@ -46,7 +46,9 @@ pub(super) fn look(
     let whole: u64 = source.streams().iter().map(|stream| stream.size).sum();
     let of_a_stream = (PIECES / source.streams().len().max(1) as u64).max(OF_A_STREAM);
     let pieces = samples::pieces(source, of_a_stream)?;
-    let besides = OF_A_BLOCK / f64::from(transfer_bytes) + PAGE_MAP;
+    let plain_bytes = whole.saturating_sub(free_bytes);
+    // Heads and page map are of free pages too.
+    let besides = (OF_A_BLOCK / f64::from(transfer_bytes) + PAGE_MAP) * whole as f64 / plain_bytes.max(1) as f64;
     let mut shares: Vec<Share> = Vec::new();
     for &codec in codecs {
         // A profile has a codec once for each number of threads.
@@ -56,7 +58,7 @@ pub(super) fn look(
             shares.push(share(codec, &pieces, besides)?);
         }
     }
-    Ok(Source { plain_bytes: whole.saturating_sub(free_bytes), shares })
+    Ok(Source { plain_bytes, shares })
 }
 
 fn share(codec: Compression, pieces: &[Vec<u8>], besides: f64) -> Result<Share> {

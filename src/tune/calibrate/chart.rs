@@ -21,7 +21,7 @@ const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 /// A line of a chart.
 struct Line {
     name: String,
-    /// Queue depth, MiB/s.
+    /// How many are under way, MiB/s.
     points: Vec<(u64, f64)>,
 }
 
@@ -38,13 +38,19 @@ pub fn charts(profile: &Profile) -> Vec<(String, String)> {
     for (place, number) in profile.places.iter().zip(1..) {
         for (way, word) in [(Way::Read, "reads"), (Way::Write, "writes")] {
             let lines = depth_lines(place, way);
+            let (titled, at_once, under_way) = match (place.is_in_store(), way) {
+                (false, _) => (format!("Sequential {word} of one stream"), "files at once", "operations in flight"),
+                (true, Way::Write) => ("Puts of one object by part".into(), "objects at once", "parts in flight"),
+                (true, Way::Read) => ("Gets of one object by range".into(), "objects at once", "ranges in flight"),
+            };
             if !lines.is_empty() {
-                let title = format!("Sequential {word} of one stream: {}", place.path);
-                made.push((format!("{}-place{number}-{word}", profile.name), line_chart(&title, &lines)));
+                let title = format!("{titled}: {}", place.path);
+                let chart = line_chart(&title, under_way, &lines);
+                made.push((format!("{}-place{number}-{word}", profile.name), chart));
             }
             let bars = stream_bars(place, way);
             if bars.len() > 1 {
-                let title = format!("Sequential {word}, files at once: {}", place.path);
+                let title = format!("Sequential {word}, {at_once}: {}", place.path);
                 made.push((format!("{}-place{number}-{word}-files", profile.name), bar_chart(&title, &bars)));
             }
         }
@@ -79,7 +85,7 @@ fn depth_lines(place: &Place, way: Way) -> Vec<Line> {
         let of = cells.iter().filter(|cell| (cell.shape.block_bytes, cell.shape.direct) == (block, direct));
         let mut points: Vec<(u64, f64)> = of.map(|cell| (cell.shape.queue_depth, cell.rate() / MIB)).collect();
         points.sort_by_key(|(depth, _)| *depth);
-        let how = if direct { "" } else { ", not direct" };
+        let how = if direct || place.is_in_store() { "" } else { ", not direct" };
         Line { name: format!("{}{how}", crate::units::show_bytes(block)), points }
     };
     kinds.into_iter().map(line).collect()
@@ -129,7 +135,8 @@ fn text(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n", escaped(text))
 }
 
-fn line_chart(title: &str, lines: &[Line]) -> String {
+/// `under_way` says what is counted across.
+fn line_chart(title: &str, under_way: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let most = ceiling(points().map(|point| point.1).fold(0.0, f64::max));
     let deepest = points().map(|point| point.0).max().unwrap_or(1).max(2) as f64;
@@ -141,7 +148,7 @@ fn line_chart(title: &str, lines: &[Line]) -> String {
     for depth in depths {
         svg += &text(across(depth), HEIGHT - BOTTOM + 18.0, "middle", &depth.to_string());
     }
-    svg += &text(LEFT, HEIGHT - 10.0, "start", "operations in flight");
+    svg += &text(LEFT, HEIGHT - 10.0, "start", under_way);
     for ((line, colour), number) in lines.iter().zip(COLOURS.iter().cycle()).zip(0_u32..) {
         let mut along = String::new();
         for (depth, value) in &line.points {
@@ -196,11 +203,11 @@ mod tests {
     fn a_chart_scales_has_no_script_and_shows_names_as_they_are() {
         let bars = [Bar { name: "<a&b>".into(), value: 3.0, inside: String::new() }];
         let lines = [Line { name: "1 MiB".into(), points: vec![(1, 200.0), (4, 400.0)] }];
-        for svg in [bar_chart("a \"title\" <x>", &bars), line_chart("t", &lines)] {
+        for svg in [bar_chart("a \"title\" <x>", &bars), line_chart("t", "in flight", &lines)] {
             assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("viewBox"));
             assert!(!svg.contains("<script") && !svg.contains("NaN"), "{svg}");
         }
         assert!(bar_chart("t", &bars).contains("&lt;a&amp;b&gt;"));
-        assert!(line_chart("t", &lines).contains("polyline"));
+        assert!(line_chart("t", "in flight", &lines).contains("polyline"));
     }
 }

@@ -12,8 +12,11 @@ mod sample;
 mod schedule;
 mod shapes;
 mod store;
+mod store_shapes;
 mod stream;
+mod tiny_jobs;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fullbore_core::{Error, Result};
@@ -40,10 +43,14 @@ pub struct Request {
     pub time: Duration,
     /// More codecs and a larger sample.
     pub thorough: bool,
-    /// Bytes in each file system, at most.
+    /// Bytes in each file system and each store, at most.
     pub space: Option<u64>,
     /// Bytes per second of all reads and writes, at most.
     pub throttle: Option<u64>,
+    /// The configuration file that was named: tiny jobs, which are processes of their own, read it too.
+    pub config: Option<PathBuf>,
+    /// It locks what jobs put into stores: then these have no tiny jobs, for nobody could remove what they leave.
+    pub locks: bool,
 }
 
 /// Measures; `tell` hears what is done. Nothing that was made for it is left, however it ends.

@@ -46,7 +46,7 @@ pub(super) fn open(request: &Request, conduct: &Conduct) -> Result<Vec<(Place, M
     let mut opened: Vec<(Place, Medium)> = Vec::new();
     for (used, texts) in [(Use::Read, &request.read), (Use::Write, &request.write)] {
         for text in texts {
-            let (place, medium) = open_one(text, used, conduct)?;
+            let (place, medium) = open_one(text, used, request.space, conduct)?;
             if opened.iter().any(|(other, _)| other.used == used && other.path == place.path) {
                 let flag = if used == Use::Read { "--read" } else { "--write" };
                 return Err(Error::usage(format!("{flag} {text}"), "is named twice", "name each place once"));
@@ -58,13 +58,13 @@ pub(super) fn open(request: &Request, conduct: &Conduct) -> Result<Vec<(Place, M
     Ok(opened)
 }
 
-fn open_one(text: &str, used: Use, conduct: &Conduct) -> Result<(Place, Medium)> {
+fn open_one(text: &str, used: Use, space: Option<u64>, conduct: &Conduct) -> Result<(Place, Medium)> {
     if text.contains("://") {
         let device = Device::parse(text)?;
         if device.is_in_store() {
-            let path = text.to_owned();
-            let place = Place { path, used, device: None, bytes: 0, cells: Vec::new() };
-            return Ok((place, Medium::Store(Box::new(Store::open(device, used, conduct)?))));
+            let (path, store) = (text.to_owned(), Store::open(device, used, space, conduct)?);
+            let place = Place { path, used, device: None, bytes: store.space, cells: Vec::new() };
+            return Ok((place, Medium::Store(Box::new(store))));
         }
         let path = device.path().map(|path| path.display().to_string()).unwrap_or_default();
         return open_path(&path, used);
@@ -95,6 +95,7 @@ fn open_path(text: &str, used: Use) -> Result<(Place, Medium)> {
 /// A file, or the largest files of a directory and those below it.
 fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME));
     if metadata.is_dir() {
         let (mut folders, mut names) = (vec![path.to_owned()], 0);
         while let Some(folder) = folders.pop().filter(|_| names < NAMES) {
@@ -102,7 +103,7 @@ fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
             for entry in entries.flatten() {
                 names += 1;
                 match entry.metadata() {
-                    Ok(of) if of.is_dir() => folders.push(entry.path()),
+                    Ok(of) if of.is_dir() && !ours(&entry.path()) => folders.push(entry.path()),
                     Ok(of) if of.is_file() => found.push((of.len(), entry.path())),
                     _ => {} // A link, a socket; or gone meanwhile.
                 }
@@ -111,7 +112,6 @@ fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
     } else if metadata.is_file() {
         found.push((metadata.len(), path.to_owned()));
     }
-    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME));
     found.retain(|(length, path)| *length > 0 && !ours(path));
     found.sort_by(|one, other| other.cmp(one));
     found.truncate(FILES);

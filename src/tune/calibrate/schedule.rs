@@ -1,5 +1,6 @@
 //! What is measured when: a coarse set, what lies around the fastest, and all of it again until the time is used.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fullbore_core::codec::Compression;
@@ -10,11 +11,12 @@ use super::pace::Pace;
 use super::places::{self, Medium};
 use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
-use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest, usual};
+use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
 use super::stream::Window;
+use super::tiny_jobs::TinyJobs;
 use super::{Request, in_memory};
 use crate::job::Conduct;
-use crate::tune::profile::{BothRound, Cell, CodecCell, Profile, Round, Shape, Together, Use, Way, WorkCell};
+use crate::tune::profile::{BothRound, Cell, CodecCell, JobCost, Profile, Round, Shape, Together, Use, Way, WorkCell};
 use crate::units::{counted, show_bytes};
 
 /// How long a round in memory is at least and at most.
@@ -51,16 +53,21 @@ enum Probe {
     Codec(usize, usize),
     Checksum(usize),
     Cipher(usize),
+    TinyJobs(usize),
 }
 
 impl Probe {
     /// How many rounds long it is: each direction alone and both, packing and unpacking.
     fn rounds(&self) -> f64 {
         match self {
-            Self::Both(_) => 3.0,
+            Self::Both(_) | Self::TinyJobs(_) => 3.0,
             Self::Codec(..) => 2.0,
             Self::Cell(..) | Self::Checksum(_) | Self::Cipher(_) => 1.0,
         }
+    }
+
+    fn is_of_places(&self) -> bool {
+        matches!(self, Self::Cell(..) | Self::Both(_))
     }
 
     fn is_in_memory(&self) -> bool {
@@ -75,6 +82,7 @@ pub(super) struct Run<'a> {
     media: Vec<Medium>,
     blocks: Vec<Vec<u8>>,
     packed: Vec<Packed>,
+    tiny_jobs: Vec<TinyJobs>,
     pace: Pace<'a>,
     begun: Instant,
 }
@@ -86,7 +94,8 @@ impl<'a> Run<'a> {
         let (entries, media): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         profile.places = entries;
         let pace = Pace::new(ROUND.0, request.throttle, conduct);
-        let mut run = Self { request, profile, media, blocks: Vec::new(), packed: Vec::new(), pace, begun };
+        let (blocks, packed, tiny_jobs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut run = Self { request, profile, media, blocks, packed, tiny_jobs, pace, begun };
         run.take_sample(conduct)?;
         Ok(run)
     }
@@ -125,7 +134,7 @@ impl<'a> Run<'a> {
         self.pace.on_device = SLICE * slices.clamp(SLICES.0, SLICES.1);
         tell(&format!(
             "{} ways to use {}, {:.0} ms each, and {} in memory, {:.0} ms each, for about {} s",
-            probes.iter().filter(|probe| !probe.is_in_memory()).count(),
+            probes.iter().filter(|probe| probe.is_of_places()).count(),
             places_in_words(self.profile.places.len()),
             Window::whole(&self.pace).as_secs_f64() * 1e3,
             probes.iter().filter(|probe| probe.is_in_memory()).count(),
@@ -153,7 +162,7 @@ impl<'a> Run<'a> {
     /// One round of each; false when `most` of the time is over before the last.
     fn pass(&mut self, probes: &[Probe], most: Duration) -> Result<bool> {
         for probe in probes {
-            let length = if probe.is_in_memory() { self.pace.length } else { Window::whole(&self.pace) };
+            let length = self.takes(probe);
             if self.begun.elapsed().saturating_add(length) > most {
                 return Ok(false);
             }
@@ -161,6 +170,19 @@ impl<'a> Run<'a> {
             self.measure_one(*probe)?;
         }
         Ok(true)
+    }
+
+    /// How long one round of it is, as far as that is known.
+    fn takes(&self, probe: &Probe) -> Duration {
+        match probe {
+            Probe::Cell(at, shape) => match &self.media[*at] {
+                Medium::Disk(_) => Window::whole(&self.pace),
+                Medium::Store(store) => store.takes(shape, &self.profile.places[*at].cells).max(self.pace.length),
+            },
+            Probe::Both(_) => Window::whole(&self.pace),
+            Probe::TinyJobs(number) => self.tiny_jobs[*number].took,
+            Probe::Codec(..) | Probe::Checksum(_) | Probe::Cipher(_) => self.pace.length,
+        }
     }
 
     /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
@@ -189,6 +211,8 @@ impl<'a> Run<'a> {
             let rounds = Vec::new();
             self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
         }
+        self.add_tiny_jobs();
+        probes.extend((0..self.tiny_jobs.len()).map(Probe::TinyJobs));
         let mut threads = vec![1, self.profile.machine.cores];
         threads.dedup();
         for threads in threads {
@@ -211,20 +235,53 @@ impl<'a> Run<'a> {
         (probes, rest.into_iter().map(|(_, probe)| probe).collect())
     }
 
+    /// Tiny jobs into each place that is written, of a database in it, or else in the first directory that is written.
+    fn add_tiny_jobs(&mut self) {
+        let Self { request, profile, media, tiny_jobs, .. } = self;
+        let directory = |at: usize| match (&media[at], profile.places[at].used) {
+            (Medium::Disk(disk), Use::Write) => Some((at, disk.path.clone())),
+            _ => None,
+        };
+        let directories: Vec<Option<(usize, PathBuf)>> = (0..media.len()).map(directory).collect();
+        let first = directories.iter().flatten().next();
+        for (at, place) in profile.places.iter().enumerate().filter(|(_, place)| place.used == Use::Write) {
+            let object = match &media[at] {
+                Medium::Disk(_) => None,
+                Medium::Store(store) => store.own_name(".bore"),
+            };
+            if object.is_some() && request.locks {
+                profile.notes.push(unmeasured_jobs(&place.path, "what goes there would be locked by lock-until"));
+                continue;
+            }
+            let Some((database, folder)) = directories[at].as_ref().or(first).cloned() else {
+                let why = "there is no --write with a directory for a database";
+                profile.notes.push(unmeasured_jobs(&place.path, why));
+                continue;
+            };
+            let (config, took, failed) = (request.config.clone(), Duration::ZERO, false);
+            tiny_jobs.push(TinyJobs { media: at, folder, object, config, took, failed });
+            let (backup_s, restore_s) = (Vec::new(), Vec::new());
+            profile.job_costs.push(JobCost { media: at, database, plain_bytes: 0, backup_s, restore_s });
+        }
+    }
+
     fn around(&self) -> Vec<Probe> {
         let mut probes = Vec::new();
         for (at, medium) in self.media.iter().enumerate() {
-            let (Medium::Disk(disk), place) = (medium, &self.profile.places[at]) else { continue };
-            for way in [Way::Write, Way::Read] {
-                let shapes = around_the_fastest(&place.cells, way, disk.is_direct());
-                probes.extend(shapes.into_iter().map(|shape| Probe::Cell(at, shape)));
-            }
+            let cells = &self.profile.places[at].cells;
+            let shapes = match medium {
+                Medium::Disk(disk) => {
+                    [Way::Write, Way::Read].map(|way| around_the_fastest_file(cells, way, disk.is_direct())).concat()
+                }
+                Medium::Store(store) => store.around(cells),
+            };
+            probes.extend(shapes.into_iter().map(|shape| Probe::Cell(at, shape)));
         }
         probes
     }
 
     fn measure_one(&mut self, probe: Probe) -> Result<()> {
-        let Self { profile, blocks, packed, pace, media, .. } = self;
+        let Self { profile, blocks, packed, pace, media, tiny_jobs, .. } = self;
         match probe {
             Probe::Cell(at, shape) => {
                 let round = match &mut media[at] {
@@ -253,6 +310,15 @@ impl<'a> Run<'a> {
             Probe::Cipher(cell) => {
                 let WorkCell { threads, rounds } = &mut profile.ciphers[cell];
                 rounds.extend(in_memory::cipher(blocks, *threads, pace)?);
+            }
+            Probe::TinyJobs(number) => {
+                let (jobs, known) = (&mut tiny_jobs[number], &mut profile.job_costs[number]);
+                if let Err(error) = jobs.measure(known, pace) {
+                    pace.conduct.check()?;
+                    let why = error.to_string();
+                    let why = why.lines().next().unwrap_or_default();
+                    profile.notes.push(unmeasured_jobs(&profile.places[jobs.media].path, why));
+                }
             }
         }
         Ok(())
@@ -290,7 +356,12 @@ impl<'a> Run<'a> {
         profile.codecs.retain(|cell| !cell.pack.is_empty() && !cell.unpack.is_empty());
         profile.checksums.retain(|cell| !cell.rounds.is_empty());
         profile.ciphers.retain(|cell| !cell.rounds.is_empty());
+        profile.job_costs.retain(|cost| !cost.backup_s.is_empty());
     }
+}
+
+fn unmeasured_jobs(place: &str, why: &str) -> String {
+    format!("what a job into `{place}` takes besides moving bytes was not measured: {why}")
 }
 
 fn places_in_words(count: usize) -> String {

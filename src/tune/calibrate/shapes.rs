@@ -9,12 +9,20 @@ const MIB: u64 = 1 << 20;
 /// What a job uses when nothing else is said: MAXTRANSFERSIZE and the queue depth of a family.
 pub(super) const USUAL_BLOCK: u64 = MIB;
 pub(super) const USUAL_DEPTH: u64 = 4;
-/// Where refinement ends.
-const BLOCKS: RangeInclusive<u64> = 64 * KIB..=4 * MIB;
-const DEPTHS: RangeInclusive<u64> = 1..=64;
-const STREAMS: RangeInclusive<u64> = 1..=16;
 /// Bytes of buffers at a time.
-const MEMORY: u64 = 256 * MIB;
+pub(super) const MEMORY: u64 = 256 * MIB;
+/// Where refinement of files ends.
+const FILES: Bounds =
+    Bounds { blocks: 64 * KIB..=4 * MIB, depths: 1..=64, streams: 1..=16, fits: |shape| memory(shape) <= MEMORY };
+
+/// Where refinement ends.
+pub(super) struct Bounds {
+    pub blocks: RangeInclusive<u64>,
+    pub depths: RangeInclusive<u64>,
+    pub streams: RangeInclusive<u64>,
+    /// Whether there is room for all that it has under way, and a job could do it.
+    pub fits: fn(&Shape) -> bool,
+}
 
 /// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to four files. Those that tell
 /// most come first: time may not suffice for all.
@@ -71,24 +79,33 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
     shapes
 }
 
+/// Bytes under way on files.
+fn memory(shape: &Shape) -> u64 {
+    shape.block_bytes * shape.queue_depth * shape.streams
+}
+
+/// What lies around the fastest way to use files.
+pub(super) fn around_the_fastest_file(cells: &[Cell], way: Way, direct: bool) -> Vec<Shape> {
+    around_the_fastest(cells, way, direct, &FILES)
+}
+
 /// Half and twice the block, the queue depth and the streams of the fastest sequential cell in this direction, as far as they were not measured.
-pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool) -> Vec<Shape> {
+pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool, bounds: &Bounds) -> Vec<Shape> {
     let counts = |cell: &&Cell| {
         let Shape { way: of, order, direct: how, .. } = cell.shape;
         of == way && order == Order::Sequential && how == direct && !cell.rounds.is_empty()
     };
     let fastest = cells.iter().filter(counts).max_by(|one, other| one.rate().total_cmp(&other.rate()));
     let Some(Cell { shape, .. }) = fastest else { return Vec::new() };
-    let near = |value: u64, bounds: RangeInclusive<u64>| {
-        [value * 2, value / 2].map(|near| near.clamp(*bounds.start(), *bounds.end()))
+    let near = |value: u64, within: &RangeInclusive<u64>| {
+        [value * 2, value / 2].map(|near| near.clamp(*within.start(), *within.end()))
     };
-    let blocks = near(shape.block_bytes, BLOCKS).map(|block_bytes| Shape { block_bytes, ..*shape });
-    let depths = near(shape.queue_depth, DEPTHS).map(|queue_depth| Shape { queue_depth, ..*shape });
-    let streams = near(shape.streams, STREAMS).map(|streams| Shape { streams, ..*shape });
+    let blocks = near(shape.block_bytes, &bounds.blocks).map(|block_bytes| Shape { block_bytes, ..*shape });
+    let depths = near(shape.queue_depth, &bounds.depths).map(|queue_depth| Shape { queue_depth, ..*shape });
+    let streams = near(shape.streams, &bounds.streams).map(|streams| Shape { streams, ..*shape });
     let mut shapes: Vec<Shape> = Vec::new();
     for shape in blocks.into_iter().chain(depths).chain(streams) {
-        let memory = shape.block_bytes * shape.queue_depth * shape.streams;
-        if memory <= MEMORY && !shapes.contains(&shape) && !cells.iter().any(|cell| cell.shape == shape) {
+        if (bounds.fits)(&shape) && !shapes.contains(&shape) && !cells.iter().any(|cell| cell.shape == shape) {
             shapes.push(shape);
         }
     }
@@ -108,15 +125,18 @@ mod tests {
     fn what_lies_around_the_fastest_cell_is_new_and_within_bounds() {
         let slow = cell(usual(Way::Read, true), 10);
         let fast = cell(Shape { queue_depth: 64, streams: 4, ..usual(Way::Read, true) }, 20);
-        let around = around_the_fastest(&[slow, fast.clone()], Way::Read, true);
+        let around = around_the_fastest_file(&[slow, fast.clone()], Way::Read, true);
         assert!(!around.is_empty());
         for shape in &around {
-            assert!(BLOCKS.contains(&shape.block_bytes) && DEPTHS.contains(&shape.queue_depth), "{shape:?}");
-            assert!(shape.block_bytes * shape.queue_depth * shape.streams <= MEMORY, "{shape:?}");
+            assert!(
+                FILES.blocks.contains(&shape.block_bytes) && FILES.depths.contains(&shape.queue_depth),
+                "{shape:?}"
+            );
+            assert!(memory(shape) <= MEMORY, "{shape:?}");
             assert_ne!(*shape, fast.shape);
         }
         assert!(around.iter().any(|shape| shape.queue_depth == 32 && shape.streams == 4));
-        assert!(around_the_fastest(&[], Way::Read, true).is_empty());
+        assert!(around_the_fastest_file(&[], Way::Read, true).is_empty());
     }
 
     #[test]

@@ -1,30 +1,38 @@
 //! A place in an object store, and one round of one cell on it: puts by parts and gets by ranges, as jobs do them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
-use fullbore_core::pool::{Piece, Pool};
-use fullbore_core::sink::{self, LEAST_PART, Sink};
-use fullbore_core::{Error, Result, supply, threads};
+use fullbore_core::pool::{Buffer, Piece, Pool};
+use fullbore_core::sink::{self, Sink};
+use fullbore_core::supply::{self, Supply};
+use fullbore_core::{Error, Result, threads};
 
 use super::disk::joined;
 use super::pace::{Pace, thread_seconds};
 use super::probe_file::PROBE_NAME;
+use super::store_shapes::{self, at_once};
 use super::stream::Moved;
 use crate::job::Conduct;
-use crate::tune::profile::{Order, Round, Shape, Use, Way};
+use crate::tune::profile::{Cell, Round, Shape, Use, Way};
 
-/// Bytes of a buffer: what a part is put together from, and what one range fills several of.
+/// Bytes of a buffer that parts are put together from.
 const TRANSFER: u64 = 1 << 20;
-/// Bytes that all streams of a round put at most: a store keeps them until their upload is given up.
-const PUT_MOST: u64 = 256 << 20;
+/// Bytes that a store keeps of calibration at most when nothing is said: half is one object for the gets, half are unfinished uploads of a round.
+const SPACE: u64 = 512 << 20;
+/// Whatever a cap says, what has to pass does so some time.
+const FAR: Duration = Duration::from_secs(86_400);
+/// An object is read so many times without a pause at most.
+const PASSES: u64 = 256;
 
 /// A prefix that is written under, or an object that is read.
 pub(super) struct Store {
     /// As the user named it.
     pub device: Device,
+    /// Bytes that it may keep of this run at a time; 0 of one that is only read.
+    pub space: u64,
     used: Use,
     /// What is read: the object that was named, or one of our own.
     object: Option<Device>,
@@ -32,8 +40,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Asks the store nothing but, for a prefix that is read, what is there.
-    pub fn open(device: Device, used: Use, conduct: &Conduct) -> Result<Self> {
+    /// Asks the store nothing but, for a prefix that is read, what is there. `space` are bytes that it may keep at a time.
+    pub fn open(device: Device, used: Use, space: Option<u64>, conduct: &Conduct) -> Result<Self> {
         let object = match (used, device.place()) {
             (Use::Read, Place::Object { .. }) => Some(device.clone()),
             (Use::Read, Place::Prefix { bucket, prefix }) => {
@@ -50,23 +58,31 @@ impl Store {
                 return Err(Error::usage(device.to_string(), why, "name a prefix that ends in `/`"));
             }
         };
-        Ok(Self { device, used, object, conduct: conduct.clone() })
+        let space = if used == Use::Write { space.unwrap_or(SPACE).min(SPACE) } else { 0 };
+        Ok(Self { device, space, used, object, conduct: conduct.clone() })
+    }
+
+    /// Bytes of one round of puts at most.
+    fn most(&self) -> u64 {
+        self.space / 2
     }
 
     /// Which ways to use it are measured.
     pub fn coarse(&self) -> Vec<Shape> {
-        let shape = |way, (block_bytes, queue_depth, streams)| Shape {
-            way,
-            order: Order::Sequential,
-            block_bytes,
-            queue_depth,
-            streams,
-            direct: false,
-        };
-        let puts = [(LEAST_PART, 4, 1), (LEAST_PART, 1, 1), (LEAST_PART, 4, 2), (LEAST_PART, 4, 4)];
-        let gets = [(TRANSFER, 8, 1), (TRANSFER, 2, 1), (TRANSFER, 32, 1), (TRANSFER, 8, 4)];
-        let puts = puts.iter().map(|sizes| shape(Way::Write, *sizes)).filter(|_| self.used == Use::Write);
-        puts.chain(gets.iter().map(|sizes| shape(Way::Read, *sizes))).collect()
+        store_shapes::coarse(self.used, self.most())
+    }
+
+    /// And what lies around the fastest of them.
+    pub fn around(&self, cells: &[Cell]) -> Vec<Shape> {
+        store_shapes::around(cells, self.most())
+    }
+
+    /// How long a round is at least, by the fastest one so far; nothing is known before the first.
+    pub fn takes(&self, shape: &Shape, cells: &[Cell]) -> Duration {
+        let of_way = cells.iter().filter(|cell| cell.shape.way == shape.way);
+        let fastest = of_way.map(Cell::rate).fold(0.0, f64::max);
+        let seconds = at_once(shape) as f64 / fastest;
+        if fastest > 0.0 { Duration::try_from_secs_f64(seconds).unwrap_or(FAR) } else { Duration::ZERO }
     }
 
     /// One round; nothing where there is nothing to read.
@@ -77,25 +93,32 @@ impl Store {
         }
     }
 
+    /// Bytes of one object in such a round at most: whole times all that is under way of it.
+    fn most_of_one(&self, shape: &Shape) -> u64 {
+        (self.most() / at_once(shape)).max(1) * at_once(shape) / shape.streams
+    }
+
     fn put(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
         let depth = shape.queue_depth as usize;
         let mut streams = Vec::new();
         for _ in 0..shape.streams {
-            let name = format!("{PROBE_NAME}{}", uuid::Uuid::new_v4());
-            let Some(device) = self.device.join(&name) else { return Ok(None) };
+            let Some(device) = self.own_name("") else { return Ok(None) };
             let options = sink::Options {
                 queue_depth: depth,
+                part_size: shape.block_bytes,
                 name_is_unique: true,
                 stores: self.conduct.stores.clone(),
                 ..sink::Options::new(uuid::Uuid::new_v4().to_string())
             };
             // A part that is filling, and those under way.
-            let buffers = (LEAST_PART / TRANSFER) as usize * (depth + 1);
-            streams.push((sink::open(&device, options)?, Pool::new(buffers, TRANSFER as usize)?, device));
+            let buffers = (shape.block_bytes / TRANSFER) as usize * (depth + 1);
+            let pool = Pool::new(buffers, TRANSFER as usize)?;
+            fill(&pool, buffers)?;
+            streams.push((sink::open(&device, options)?, pool, device));
         }
-        let (until, most) = (Instant::now() + pace.length, PUT_MOST / shape.streams);
+        let (until, most) = (Instant::now() + pace.length, self.most_of_one(shape));
         let moved = threads::side_by_side("stream", &mut streams, |_, (sink, pool, _)| {
-            put(&mut **sink, pool, most, pace, until)
+            put(&mut **sink, pool, shape, most, pace, until)
         });
         let mut kept = None;
         for (sink, _, device) in &mut streams {
@@ -110,43 +133,55 @@ impl Store {
         Ok(joined(&moved?))
     }
 
+    /// A name under the prefix that nobody else has.
+    pub fn own_name(&self, ending: &str) -> Option<Device> {
+        self.device.join(&format!("{PROBE_NAME}{}{ending}", uuid::Uuid::new_v4()))
+    }
+
     fn get(&self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
         let Some(object) = &self.object else { return Ok(None) };
         let depth = shape.queue_depth as usize;
         let open = |_| {
-            let pool = Pool::new(depth + 1, TRANSFER as usize)?;
+            // A buffer is a range here: so many are under way as are read ahead.
+            let pool = Pool::new(depth + 1, shape.block_bytes as usize)?;
             supply::open(object, &pool, depth, Mode::Auto, &self.conduct.stores)
         };
         let mut supplies = (0..shape.streams).map(open).collect::<Result<Vec<_>>>()?;
         let until = Instant::now() + pace.length;
-        let moved = threads::side_by_side("stream", &mut supplies, |_, supply| {
-            let (begun, processor, mut bytes) = (Instant::now(), thread_seconds(), 0);
-            while pace.admits(TRANSFER, until)? {
-                match supply.next()? {
-                    Some(piece) => bytes += piece.len() as u64,
-                    None => supply.aim(std::iter::once(0..supply.size().unwrap_or(0)).collect())?,
-                }
-            }
-            let cpu_seconds = (thread_seconds() - processor).max(0.0);
-            Ok(Moved { bytes, begun, ended: Instant::now(), sync_seconds: 0.0, cpu_seconds })
-        });
+        let moved = threads::side_by_side("stream", &mut supplies, |_, supply| get(&mut **supply, shape, pace, until));
         Ok(joined(&moved?))
     }
 }
 
-fn put(sink: &mut dyn Sink, pool: &Arc<Pool>, most: u64, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
+/// Random bytes, which nothing on the way can pack; the same in each buffer, for that is quick.
+fn fill(pool: &Arc<Pool>, buffers: usize) -> Result<()> {
+    let mut buffers = pool.take_all(buffers)?;
+    let Some((first, others)) = buffers.split_first_mut() else { return Ok(()) };
+    fastrand::fill(first);
+    others.iter_mut().for_each(|buffer| buffer.copy_from_slice(first));
+    Ok(())
+}
+
+/// Writes until the time is over, or `most` bytes; always whole times all that is under way at once, for at the end of a round fewer are.
+fn put(
+    sink: &mut dyn Sink,
+    pool: &Arc<Pool>,
+    shape: &Shape,
+    most: u64,
+    pace: &Pace<'_>,
+    until: Instant,
+) -> Result<Moved> {
     let (begun, processor, mut bytes) = (Instant::now(), thread_seconds(), 0);
-    // One part at least: less would say nothing of a part.
-    while bytes < LEAST_PART || bytes < most && pace.admits(TRANSFER, until)? {
-        pace.conduct.check()?;
-        match pool.try_take() {
-            Some(buffer) => {
-                let length = buffer.len();
-                sink.write(bytes, Piece::new(buffer, 0..length))?;
-                bytes += length as u64;
-            }
-            None => sink.settle(sink.in_flight().saturating_sub(1))?,
+    let under_way = shape.block_bytes * shape.queue_depth;
+    while bytes < most {
+        let is_whole = bytes > 0 && bytes % under_way == 0;
+        if !pace.admits(TRANSFER, if is_whole { until } else { until + FAR })? {
+            break;
         }
+        let buffer = free_buffer(sink, pool, pace)?;
+        let length = buffer.len();
+        sink.write(bytes, Piece::new(buffer, 0..length))?;
+        bytes += length as u64;
     }
     let written = Instant::now();
     sink.settle(0)?;
@@ -154,6 +189,36 @@ fn put(sink: &mut dyn Sink, pool: &Arc<Pool>, most: u64, pace: &Pace<'_>, until:
     let ended = Instant::now();
     let sync_seconds = (ended - written).as_secs_f64();
     Ok(Moved { bytes, begun, ended, sync_seconds, cpu_seconds: (thread_seconds() - processor).max(0.0) })
+}
+
+fn free_buffer(sink: &mut dyn Sink, pool: &Arc<Pool>, pace: &Pace<'_>) -> Result<Buffer> {
+    loop {
+        pace.conduct.check()?;
+        match pool.try_take() {
+            Some(buffer) => return Ok(buffer),
+            None => sink.settle(sink.in_flight().saturating_sub(1))?,
+        }
+    }
+}
+
+/// Reads the object again and again until the time is over, and all that was asked for.
+fn get(supply: &mut dyn Supply, shape: &Shape, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
+    let (begun, processor, mut bytes) = (Instant::now(), thread_seconds(), 0);
+    let size = supply.size().unwrap_or(0).max(1);
+    // Between one course and the next nothing is under way: a course is twice as long as what is under way at once, or longer.
+    let passes = (2 * shape.block_bytes * shape.queue_depth).div_ceil(size).min(PASSES);
+    loop {
+        supply.aim((0..passes).map(|_| 0..size).collect())?;
+        while let Some(piece) = supply.next()? {
+            bytes += piece.len() as u64;
+            pace.admits(piece.len() as u64, until + FAR)?;
+        }
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    let cpu_seconds = (thread_seconds() - processor).max(0.0);
+    Ok(Moved { bytes, begun, ended: Instant::now(), sync_seconds: 0.0, cpu_seconds })
 }
 
 impl Drop for Store {

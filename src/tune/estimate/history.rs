@@ -4,8 +4,8 @@ use super::super::model::Interval;
 
 /// Standard deviation of the logarithm of observed over predicted seconds on a path that was calibrated, before anything was observed. Measured,
 /// with the uncertainty of the parameters in it: 0.08 on volumes of known speed (`bench/results/foresee-2026-11-22.md`, 80 predictions, of which 96 %
-/// were within the interval with the value below), 0.44 for jobs of one second on a fast disk, where start and end of a job count, which are in no
-/// profile (`foresee-uncapped-2026-11-22.md`). Twice the first: a device is less even than a cap.
+/// were within the interval with the value below), 0.44 for jobs of one second on a fast disk, where start and end of a job count, which were in no
+/// profile then (`foresee-uncapped-2026-11-22.md`). Twice the first: a device is less even than a cap.
 const UNTRIED: f64 = 0.15;
 
 /// A run that is over.

@@ -23,6 +23,7 @@ fn configuration(direction: Direction, mib: f64) -> Configuration {
         stripes: 1,
         database_streams: 2,
         queue_depth: 4,
+        request_bytes: None,
         workers: 2,
         buffers: Buffers::Through(32),
         transfer_bytes: MIB,

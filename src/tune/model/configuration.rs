@@ -83,8 +83,10 @@ pub struct Configuration {
     pub stripes: u64,
     /// Readers of the database in a backup, writers to it in a restore.
     pub database_streams: u64,
-    /// Operations in flight in each family, and in each stream of the database: they keep one.
+    /// Operations in flight in each family; a stream of the database keeps one.
     pub queue_depth: u64,
+    /// Bytes of an operation on the media where these are in an object store: of a part, or of a range. `None`: a buffer.
+    pub request_bytes: Option<f64>,
     /// Transform threads.
     pub workers: u64,
     /// The pool.

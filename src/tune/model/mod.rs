@@ -17,6 +17,7 @@ pub mod nominal;
 mod parameter;
 mod path;
 mod predict;
+mod requests;
 mod roofline;
 mod stations;
 pub mod what_if;
@@ -32,5 +33,6 @@ pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, int
 pub use parameter::{CeilingPart, Parameter};
 pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
 pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict};
+pub use requests::{Asking, Measured, Requests};
 pub use roofline::{Roofline, roofline};
 pub use stations::Limit;

@@ -1,11 +1,12 @@
 //! The parameters of a path by name, so that a fit or a sample can change one.
 
+use super::configuration::Direction;
 use super::path::{Path, Side, Way};
 
 /// Part of a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CeilingPart {
-    /// Of one stream, bytes per second.
+    /// Of one stream, bytes per second; what was measured of requests to a store moves with it.
     StreamRate,
     /// Of all streams, bytes per second; that of a burst moves with it.
     TotalRate,
@@ -34,8 +35,8 @@ pub enum Parameter {
     Cipher,
     /// Processor seconds for reading or writing a byte.
     Moving(Way),
-    /// Seconds before the first byte.
-    Start,
+    /// Seconds that a job in that direction takes besides moving and the commit of its stripes.
+    Start(Direction),
     /// Seconds for the commit of a stripe.
     Commit,
 }
@@ -45,7 +46,7 @@ impl Parameter {
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Ceiling(_, _, CeilingPart::StreamRate | CeilingPart::TotalRate) => "bytes/s",
-            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start | Self::Commit => "s",
+            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start(_) | Self::Commit => "s",
             Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Moving(_) => "s/byte",
             Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
         }
@@ -64,6 +65,9 @@ impl Parameter {
             && let Some(burst) = &mut path.side_mut(*side).ceiling_mut(*way).burst
         {
             burst.rate *= factor;
+        }
+        if let Self::Ceiling(Side::Media, way, CeilingPart::StreamRate) = self {
+            path.requests.of_mut(*way).iter_mut().for_each(|measured| measured.rate *= factor);
         }
         if let Some(value) = self.place(path) {
             *value *= factor;
@@ -90,7 +94,8 @@ impl Parameter {
             Self::Cipher => Some(&mut path.machine.cipher),
             Self::Moving(Way::Read) => Some(&mut path.machine.read),
             Self::Moving(Way::Write) => Some(&mut path.machine.write),
-            Self::Start => Some(&mut path.fixed.start),
+            Self::Start(Direction::Backup) => Some(&mut path.fixed.backup),
+            Self::Start(Direction::Restore) => Some(&mut path.fixed.restore),
             Self::Commit => Some(&mut path.fixed.commit),
         }
     }

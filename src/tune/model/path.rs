@@ -1,5 +1,8 @@
 //! The path: what the hardware can do, in numbers that calibration measures, a volume promises or history is fitted to.
 
+use super::configuration::Direction;
+use super::requests::Requests;
+
 /// A ceiling that lasts while credit lasts (burst buckets of cloud volumes).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
@@ -137,12 +140,25 @@ impl CodecCost {
 /// What a job costs whatever its size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FixedCosts {
-    /// Seconds before the first byte: opening a session, making the pool.
-    pub start: f64,
+    /// Seconds of a backup before its first byte and after its last one, besides `commit`: starting the program, opening a session, making the
+    /// pool, publishing.
+    pub backup: f64,
+    /// The same of a restore.
+    pub restore: f64,
     /// Seconds for syncing and publishing one stripe.
     pub commit: f64,
     /// Bytes of memory besides the pool and codec contexts.
     pub memory: f64,
+}
+
+impl FixedCosts {
+    /// Seconds of a job in that direction, whatever its size and its stripes.
+    pub fn of(&self, direction: Direction) -> f64 {
+        match direction {
+            Direction::Backup => self.backup,
+            Direction::Restore => self.restore,
+        }
+    }
 }
 
 /// The hardware of a job, from the database to the media.
@@ -159,6 +175,8 @@ pub struct Path {
     pub machine: Machine,
     /// Codecs that a configuration may name.
     pub codecs: Vec<CodecCost>,
+    /// Where the media are in object stores: what requests of which size were measured to do, how many at once.
+    pub requests: Requests,
     /// What does not depend on the size.
     pub fixed: FixedCosts,
     /// How regular service is: 0 exponential, 1 no variation at all.
@@ -174,6 +192,7 @@ impl Path {
             simultaneous: None,
             machine: Machine::with_cores(cores),
             codecs: vec![CodecCost::none()],
+            requests: Requests::default(),
             fixed: FixedCosts::default(),
             evenness: 0.0,
         }

@@ -77,7 +77,7 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let ceiling = |side| path.side(side).ceiling(direction.way(side));
     let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
     let besides = target.fill(configuration.bytes_besides);
-    let fixed_seconds = path.fixed.start + path.fixed.commit * configuration.stripes as f64 + besides;
+    let fixed_seconds = path.fixed.of(direction) + path.fixed.commit * configuration.stripes as f64 + besides;
 
     let (source_share, target_share) = (crossing(direction.source(), codec), crossing(direction.target(), codec));
     let totals = TotalRates { source: source.rate(), target: target.rate() };
@@ -152,6 +152,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         ("queue depth", configuration.queue_depth as f64),
         ("workers", configuration.workers as f64),
         ("cores", path.machine.cores),
+        ("bytes of a request", configuration.request_bytes.unwrap_or(1.0)),
         ("throttle", configuration.throttle.unwrap_or(1.0)),
         ("simultaneous share", path.simultaneous.unwrap_or(1.0)),
         ("stored share", codec.stored_share),
@@ -169,7 +170,8 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
     }
     for (what, value) in [
         ("bytes besides", configuration.bytes_besides),
-        ("seconds at the start", path.fixed.start),
+        ("seconds besides a backup", path.fixed.backup),
+        ("seconds besides a restore", path.fixed.restore),
         ("seconds for a commit", path.fixed.commit),
         ("bytes of memory", path.fixed.memory),
         ("seconds for reading a byte", path.machine.read),

@@ -41,7 +41,8 @@ fn path() -> impl Strategy<Value = Path> {
             simultaneous,
             machine: Machine { read: codec.pack / 10.0, write: codec.unpack / 10.0, ..Machine::with_cores(cores) },
             codecs: vec![codec],
-            fixed: FixedCosts { start: 0.1, commit: 0.01, memory: 0.0 },
+            requests: Requests::default(),
+            fixed: FixedCosts { backup: 0.1, restore: 0.1, commit: 0.01, memory: 0.0 },
             evenness,
         },
     )
@@ -60,6 +61,7 @@ fn configuration() -> impl Strategy<Value = Configuration> {
             stripes,
             database_streams,
             queue_depth,
+            request_bytes: None,
             workers,
             buffers,
             transfer_bytes: MIB,

@@ -3,6 +3,7 @@
 use super::configuration::{Buffers, Configuration, Direction};
 use super::network::{Loop, Visit};
 use super::path::{Ceiling, CodecCost, Path, Side};
+use super::requests::Asking;
 
 /// What sets the speed of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,15 +167,21 @@ pub fn whole_limit(side: Side) -> Limit {
 }
 
 fn streams(path: &Path, configuration: &Configuration, codec: &CodecCost, side: Side) -> Station {
-    let ceiling: &Ceiling = path.side(side).ceiling(configuration.direction.way(side));
-    let (limit, count, depth) = match side {
-        Side::Database => (Limit::DatabaseStreams, configuration.database_streams, 1),
-        Side::Media => (Limit::Stripes, configuration.stripes, configuration.queue_depth),
+    let way = configuration.direction.way(side);
+    let ceiling: &Ceiling = path.side(side).ceiling(way);
+    let transfer = configuration.transfer_bytes;
+    let (limit, count, depth, request) = match side {
+        Side::Database => (Limit::DatabaseStreams, configuration.database_streams, 1, None),
+        Side::Media => (Limit::Stripes, configuration.stripes, configuration.queue_depth, configuration.request_bytes),
     };
-    let bytes = crossing(side, codec);
-    let alone = ceiling.alone(configuration.transfer_bytes);
-    let demand = bytes * ceiling.of_stream(depth as f64, configuration.transfer_bytes) / count as f64;
-    Station { limit, demand, held: demand.max(bytes * alone) }
+    let (streams, in_flight, operation) = (count as f64, depth as f64, request.unwrap_or(transfer));
+    let slowdown =
+        request.map_or(1.0, |bytes| path.requests.slowdown(way, ceiling, &Asking { bytes, in_flight, streams }));
+    let bytes = crossing(side, codec) * slowdown;
+    let demand = bytes * ceiling.of_stream(in_flight, operation) / streams;
+    // All buffers of a request are with it until it is over.
+    let held = bytes * ceiling.alone(operation) * (operation / transfer).max(1.0);
+    Station { limit, demand, held: demand.max(held) }
 }
 
 fn transform(path: &Path, configuration: &Configuration, codec: &CodecCost) -> Station {

@@ -23,6 +23,7 @@ fn open() -> (Path, Configuration) {
         stripes: 1,
         database_streams: 1,
         queue_depth: 1,
+        request_bytes: None,
         workers: 4,
         buffers: Buffers::Through(1024),
         transfer_bytes: MIB,
@@ -181,12 +182,75 @@ fn bytes_written_besides_take_time_and_credit_first() {
 fn fixed_costs_are_the_limit_of_a_small_job() {
     let (mut path, mut configuration) = open();
     path.database.read.total_rate = 100.0 * MIB;
-    path.fixed = FixedCosts { start: 1.0, commit: 0.5, memory: 0.0 };
+    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, commit: 0.5, memory: 0.0 };
     configuration.stripes = 4;
     configuration.plain_bytes = 200.0 * MIB;
     let foreseen = predict(&path, &configuration).unwrap();
     assert!(near(foreseen.seconds, 5.0));
     assert_eq!(foreseen.limit, Limit::FixedCosts);
+}
+
+#[test]
+fn a_restore_has_fixed_costs_of_its_own() {
+    let (mut path, mut configuration) = open();
+    path.database.write.total_rate = 100.0 * MIB;
+    path.media.read.total_rate = 1000.0 * MIB;
+    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, commit: 0.0, memory: 0.0 };
+    configuration.direction = Direction::Restore;
+    configuration.plain_bytes = 1000.0 * MIB;
+    assert!(near(predict(&path, &configuration).unwrap().seconds, 13.0));
+}
+
+/// A store of which one request at a time moves 20 MiB/s, of 8 MiB parts each, and whose streams do 200.
+fn store() -> (Path, Configuration) {
+    let (mut path, mut configuration) = open();
+    path.database.read.total_rate = 10_000.0 * MIB;
+    let latency = 8.0 / 20.0 - 8.0 / 200.0;
+    path.media.write = Ceiling { stream_rate: 200.0 * MIB, total_rate: 1000.0 * MIB, latency, burst: None };
+    configuration.request_bytes = Some(8.0 * MIB);
+    configuration.queue_depth = 4;
+    path.evenness = 1.0;
+    (path, configuration)
+}
+
+#[test]
+fn the_latency_of_a_store_is_that_of_a_part_and_not_of_a_buffer() {
+    let (path, configuration) = store();
+    let foreseen = predict(&path, &configuration).unwrap();
+    assert!(near(foreseen.rate, 80.0 * MIB), "four at once: {foreseen:?}");
+    let large = Configuration { request_bytes: Some(64.0 * MIB), ..configuration.clone() };
+    assert!(predict(&path, &large).unwrap().rate > 1.5 * foreseen.rate, "fewer of them wait");
+    // Four parts of 8 MiB are 32 buffers: with eight there is one part under way.
+    let few = Configuration { buffers: Buffers::Through(8), ..configuration };
+    let foreseen = predict(&path, &few).unwrap();
+    assert!((15.0..22.0).contains(&(foreseen.rate / MIB)), "{foreseen:?}");
+    assert_eq!(foreseen.limit, Limit::Pool);
+}
+
+#[test]
+fn what_was_measured_of_requests_counts_more_than_the_equations_and_most_where_it_is_nearest() {
+    let (mut path, configuration) = store();
+    let measured = |mib: f64, in_flight: f64, streams: f64, rate: f64| Measured {
+        asking: Asking { bytes: mib * MIB, in_flight, streams },
+        rate: rate * MIB,
+    };
+    path.requests.write =
+        vec![measured(8.0, 4.0, 1.0, 50.0), measured(16.0, 4.0, 1.0, 110.0), measured(8.0, 1.0, 1.0, 20.0)];
+    let rate = |mib: f64, queue_depth: u64, stripes: u64| {
+        let asked = Configuration { request_bytes: Some(mib * MIB), queue_depth, stripes, ..configuration.clone() };
+        predict(&path, &asked).unwrap().rate / MIB
+    };
+    assert!(near(rate(8.0, 4, 1), 50.0), "{}", rate(8.0, 4, 1));
+    assert!(near(rate(16.0, 4, 1), 110.0), "{}", rate(16.0, 4, 1));
+    assert!(near(rate(8.0, 4, 2), 100.0), "two of the same, by the equations: {}", rate(8.0, 4, 2));
+    assert!(near(rate(8.0, 2, 1), 25.0), "as far below what was measured as four: {}", rate(8.0, 2, 1));
+    let before = rate(8.0, 4, 1);
+    let mut faster = path.clone();
+    let streams = Parameter::Ceiling(Side::Media, Way::Write, CeilingPart::StreamRate);
+    streams.scale(&mut faster, 1.2);
+    let asked = Configuration { request_bytes: Some(8.0 * MIB), ..configuration.clone() };
+    let scaled = predict(&faster, &asked).unwrap().rate / MIB;
+    assert!((1.15..1.25).contains(&(scaled / before)), "its uncertainty is in the interval: {scaled} after {before}");
 }
 
 #[test]

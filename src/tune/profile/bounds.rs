@@ -31,7 +31,7 @@ pub(super) fn breach(profile: &Profile) -> Option<String> {
 }
 
 fn check(profile: &Profile) -> Result<(), String> {
-    let Profile { places, together, codecs, checksums, ciphers, machine, settings, .. } = profile;
+    let Profile { places, together, codecs, checksums, ciphers, job_costs, machine, settings, .. } = profile;
     whole("version", profile.version, VERSION..=VERSION)?;
     whole("machine.cores", machine.cores, COUNT)?;
     let texts = [&profile.tool_version, &profile.name, &profile.made_at];
@@ -42,8 +42,10 @@ fn check(profile: &Profile) -> Result<(), String> {
     whole("settings.throttle_bytes_per_s", settings.throttle_bytes_per_s.unwrap_or(1), 1..=BYTES)?;
     whole("settings.space_bytes", settings.space_bytes.unwrap_or(0), 0..=BYTES)?;
     whole("sample_bytes", profile.sample_bytes, 0..=BYTES)?;
-    let lists = [places.len(), together.len(), codecs.len(), checksums.len(), ciphers.len(), profile.notes.len()];
-    many("list", lists.into_iter().max().unwrap_or(0), PLACES)?;
+    let lists = [places.len(), together.len(), codecs.len(), checksums.len(), ciphers.len(), job_costs.len()];
+    let lists = lists.into_iter().chain([profile.notes.len()]);
+    many("list", lists.max().unwrap_or(0), PLACES)?;
+    let last = (places.len() as u64).saturating_sub(1);
     for place in places {
         whole("places.bytes", place.bytes, 0..=BYTES)?;
         many("places.cells", place.cells.len(), CELLS)?;
@@ -55,7 +57,6 @@ fn check(profile: &Profile) -> Result<(), String> {
         }
     }
     for pair in together {
-        let last = (places.len() as u64).saturating_sub(1);
         whole("together.read", pair.read as u64, 0..=last)?;
         whole("together.written", pair.written as u64, 0..=last)?;
         whole("block_bytes", pair.block_bytes, BLOCK)?;
@@ -81,6 +82,15 @@ fn check(profile: &Profile) -> Result<(), String> {
     for cell in checksums.iter().chain(ciphers) {
         whole("threads", cell.threads, COUNT)?;
         rounds(&cell.rounds)?;
+    }
+    for cost in job_costs {
+        whole("job_costs.media", cost.media as u64, 0..=last)?;
+        whole("job_costs.database", cost.database as u64, 0..=last)?;
+        whole("job_costs.plain_bytes", cost.plain_bytes, 1..=BYTES)?;
+        for of_direction in [&cost.backup_s, &cost.restore_s] {
+            many("job_costs", of_direction.len(), ROUNDS)?;
+            of_direction.iter().try_for_each(|seconds| number("job_costs", *seconds, SECONDS))?;
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod bounds;
 mod headroom;
 mod here;
+mod job_costs;
 mod machine;
 mod path;
 mod stored;
@@ -49,6 +50,9 @@ pub struct Profile {
     pub checksums: Vec<WorkCell>,
     /// The cipher.
     pub ciphers: Vec<WorkCell>,
+    /// What jobs take besides moving their bytes; nothing in profiles that were made before this was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_costs: Vec<JobCost>,
     /// What is worth knowing of this run.
     pub notes: Vec<String>,
 }
@@ -186,6 +190,22 @@ pub struct BothRound {
     pub written_alone: f64,
 }
 
+/// What a backup of a tiny database and its restore have taken, each as a program of its own: nearly all of it is what any job takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobCost {
+    /// The place of the media, by its number from 0.
+    pub media: usize,
+    /// The place where the database was, and was restored to.
+    pub database: usize,
+    /// Bytes of that database.
+    pub plain_bytes: u64,
+    /// Seconds of each backup, from the start of its process to the end.
+    pub backup_s: Vec<f64>,
+    /// Seconds of each restore.
+    pub restore_s: Vec<f64>,
+}
+
 /// A codec on the sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -228,6 +248,13 @@ pub fn rate(rounds: &[Round]) -> Option<f64> {
     median(rounds.iter().map(Round::rate))
 }
 
+impl Place {
+    /// True of a prefix or an object in a store, whose operations are requests.
+    pub fn is_in_store(&self) -> bool {
+        self.device.is_none()
+    }
+}
+
 impl Cell {
     /// Bytes per second: the median of its rounds.
     pub fn rate(&self) -> f64 {
@@ -251,6 +278,7 @@ impl Profile {
             codecs: Vec::new(),
             checksums: Vec::new(),
             ciphers: Vec::new(),
+            job_costs: Vec::new(),
             notes: Vec::new(),
         }
     }

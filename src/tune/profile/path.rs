@@ -5,9 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FilePath, PathBuf};
 
 use fullbore_core::plan::FIXED_MEMORY;
+use fullbore_core::sink::LEAST_PART;
 
-use super::{Cell, CodecCell, Order, Place, Profile, Round, Way, rate};
-use crate::tune::model::{Ceiling, CeilingPart, CodecCost, Machine, Parameter, Path, Side, Uncertain, Way as ModelWay};
+use super::{Cell, CodecCell, Order, Place, Profile, Round, Shape, Way, rate};
+use crate::tune::model::{
+    Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
+    Way as ModelWay,
+};
 use crate::tune::statistics::median;
 
 /// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
@@ -71,6 +75,7 @@ impl Profile {
         self.add_codecs(&mut made);
         self.add_work(&mut made);
         made.path.fixed.memory = FIXED_MEMORY as f64;
+        self.add_job_costs(&mut made, &[of(false, true), of(false, false)].concat());
         made
     }
 
@@ -131,6 +136,11 @@ impl Profile {
         };
         let model_way = model_way(way);
         *made.path.side_mut(side).ceiling_mut(model_way) = ceiling;
+        // A buffer on a disk is no request: where only some of the media are in stores, one equation has to do for all.
+        if side == Side::Media && places.iter().all(|at| self.places[*at].is_in_store()) {
+            let cells = places.iter().flat_map(|at| cells_that_count(&self.places[*at], way));
+            *made.path.requests.of_mut(model_way) = cells.map(request).collect();
+        }
         let deviation = mean(|one| one.deviation);
         let mut uncertain = |parameter, deviation| made.uncertain.push(Uncertain { parameter, deviation });
         for part in [CeilingPart::StreamRate, CeilingPart::TotalRate] {
@@ -273,12 +283,22 @@ pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
     if direct.is_empty() { all } else { direct }
 }
 
+/// What a cell of a store says of requests.
+fn request(cell: &Cell) -> Request {
+    let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
+    let [bytes, in_flight, streams] = [block_bytes, queue_depth, streams].map(|number| number as f64);
+    Request { asking: Asking { bytes, in_flight, streams }, rate: cell.rate() }
+}
+
+/// `transfer` is that of operations on files. A store is asked for parts and ranges, whatever a buffer is, and has no cap of their number: there are
+/// larger ones.
 fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
+    let (transfer, largest) = if place.is_in_store() { (LEAST_PART, u64::MAX) } else { (transfer, transfer) };
     let cells = cells_that_count(place, way);
     let deviation = deviation_of(place.cells.iter().filter(|cell| cell.shape.way == way).map(|cell| &cell.rounds));
-    let total_rate = ceiling(&cells, transfer)?;
+    let total_rate = ceiling(&cells, largest)?;
     let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
-    let stream_rate = ceiling(&alone, transfer).unwrap_or(total_rate);
+    let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
     let far = |cell: &Cell| (cell.shape.block_bytes as f64 / transfer.max(1) as f64).ln().abs();
     // Of two blocks that are as far the larger one: it says less of the small operations that a job does not use.
     let nearer = |one: &&&Cell, other: &&&Cell| {
@@ -334,7 +354,7 @@ pub(super) fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f
 }
 
 /// Standard deviation of logarithms around the mean of their cell, pooled over cells.
-fn deviation<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> f64 {
+pub(super) fn deviation<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> f64 {
     let (mut squares, mut freedom) = (0.0, 0_usize);
     for values in cells {
         let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();

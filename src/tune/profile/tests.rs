@@ -200,6 +200,56 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 }
 
 #[test]
+fn what_tiny_jobs_took_is_what_a_job_takes_besides_moving() {
+    let mut profile = profile();
+    let (backup_s, restore_s) = (vec![0.3, 0.5, 0.4], vec![0.2]);
+    profile.job_costs = vec![JobCost { media: 1, database: 1, plain_bytes: 4096, backup_s, restore_s }];
+    let made =
+        |profile: &Profile, media| profile.path(&Asked { database: DATABASE, media: &[media], transfer_bytes: MIB });
+    let known = made(&profile, "/nowhere/a/app.bore");
+    assert_eq!((known.path.fixed.backup, known.path.fixed.restore), (0.4, 0.2));
+    let of = |parameter| known.uncertain.iter().find(|one| one.parameter == parameter).unwrap().deviation;
+    assert!((0.2..0.3).contains(&of(Parameter::Start(Direction::Backup))), "its scatter");
+    assert_eq!(of(Parameter::Start(Direction::Restore)), 1.0, "one round says nothing of its scatter");
+    // The commit of its one stripe is counted for each stripe already.
+    profile.places[1].cells[0].rounds.iter_mut().for_each(|round| round.sync_seconds = 0.1);
+    assert!(near(made(&profile, "/nowhere/a").path.fixed.backup, 0.3));
+    let elsewhere = made(&profile, "/elsewhere").path.fixed;
+    assert_eq!((elsewhere.backup, elsewhere.restore), (0.0, 0.0), "nobody has measured a job there");
+}
+
+#[test]
+fn a_profile_that_was_made_before_jobs_were_measured_is_read() {
+    let mut old = serde_json::to_value(profile()).unwrap();
+    assert!(old.as_object_mut().unwrap().remove("job_costs").is_none(), "what was not measured is not written");
+    let read = parse(&serde_json::to_vec(&old).unwrap()).unwrap();
+    assert_eq!(read.job_costs, []);
+    let fixed = read.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
+    assert_eq!((fixed.backup, fixed.restore), (0.0, 0.0));
+}
+
+#[test]
+fn a_store_is_known_by_its_requests_and_a_disk_by_its_ceilings() {
+    let mut profile = profile();
+    let puts = vec![
+        cell(Way::Write, (8 * MIB, 1, 1), &[20.0 * MB; 2]),
+        cell(Way::Write, (8 * MIB, 4, 1), &[70.0 * MB; 2]),
+        cell(Way::Write, (16 * MIB, 4, 1), &[100.0 * MB; 2]),
+        cell(Way::Read, (8 * MIB, 4, 1), &[90.0 * MB; 2]),
+    ];
+    let store = "s3://media/night/";
+    profile.places.push(Place { device: None, ..place(store, Use::Write, 0, puts) });
+    let known = |media: &[&str]| profile.path(&Asked { database: DATABASE, media, transfer_bytes: MIB }).path;
+    let path = known(&["s3://media/night/app-1.bore"]);
+    assert_eq!((path.requests.write.len(), path.requests.read.len()), (3, 1));
+    assert!(near(path.media.write.total_rate, 100.0 * MB));
+    let of_a_part = 8.0 * MIB as f64 * (1.0 / (20.0 * MB) - 1.0 / (100.0 * MB));
+    assert!(near(path.media.write.latency, of_a_part), "{}", path.media.write.latency);
+    assert_eq!(known(&["/nowhere/a"]).requests, crate::tune::model::Requests::default());
+    assert_eq!(known(&["/nowhere/a", store]).requests.write, [], "one equation for both");
+}
+
+#[test]
 fn the_model_predicts_from_a_profile() {
     let path = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path;
     let configuration = Configuration {
@@ -209,6 +259,7 @@ fn the_model_predicts_from_a_profile() {
         stripes: 1,
         database_streams: 4,
         queue_depth: 4,
+        request_bytes: None,
         workers: 4,
         buffers: crate::tune::model::Buffers::Split { input: 1000, output: 1000 },
         transfer_bytes: MIB as f64,
@@ -290,6 +341,14 @@ fn every_number_of_a_profile_is_bounded_when_it_is_read() {
     }
     let why = with("/version", 2.into()).unwrap_err();
     assert!(why.contains("version 2") && why.contains("reads 1"), "{why}");
+    let cost = |media: usize, seconds: f64| {
+        let of = serde_json::json!([{"media": media, "database": 0, "plain_bytes": 1, "backup_s": [seconds], "restore_s": []}]);
+        let mut changed = text.clone();
+        changed["job_costs"] = of;
+        parse(&serde_json::to_vec(&changed).unwrap())
+    };
+    cost(1, 0.3).unwrap();
+    assert!(cost(2, 0.3).unwrap_err().contains("job_costs.media") && cost(1, 0.0).unwrap_err().contains("job_costs"));
     let pair = serde_json::json!([{"read": 0, "written": 9, "block_bytes": 4096, "queue_depth": 1, "rounds": []}]);
     assert!(with("/together", pair).unwrap_err().contains("together.written"));
     assert!(with("/notes", serde_json::json!([0])).unwrap_err().contains("no profile"));

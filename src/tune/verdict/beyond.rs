@@ -2,11 +2,11 @@
 
 use super::Setup;
 use super::decide::CLEARLY_LESS;
-use super::known::Elsewhere;
+use super::known::{Elsewhere, Known};
 use super::path::{Own, latency};
 use super::what_if::{FASTER, WhatIf};
 use crate::tune::model::what_if::Change;
-use crate::tune::model::{Buffers, Ceiling, Configuration, Direction, Path, Side, predict};
+use crate::tune::model::{Asking, Buffers, Ceiling, Configuration, Direction, Path, Side, predict};
 use crate::units::counted;
 
 /// How many families more in another directory are asked about.
@@ -24,7 +24,7 @@ pub fn answers(own: &Own<'_>, setup: &Setup) -> Vec<(Change, WhatIf)> {
     // How many writes of a copy are in flight nobody sets.
     let deepest = if copying.is_some() { 0 } else { DEEPEST };
     let depths = DEEPER.iter().map(|times| times * setup.queue_depth).filter(|depth| *depth <= deepest);
-    let mut found: Vec<_> = least(depths.filter_map(|depth| deeper((side, known.media.noise), depth, own, setup)));
+    let mut found: Vec<_> = least(depths.filter_map(|depth| deeper((side, known), depth, own, setup)));
     // Where database and media share a device, the model knows no third one.
     let settable = own.configuration.direction == Direction::Backup && copying.is_none_or(|copying| copying.anew);
     if settable && own.path.simultaneous.is_none() {
@@ -83,19 +83,23 @@ fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Op
 
 /// More operations in flight, and buffers for them: the profile says how much faster one stream is then. Asked only where those that there
 /// might be were in flight, and where the profile's scatter is less than what it says.
-fn deeper((measured, noise): (&Ceiling, f64), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
+fn deeper((measured, known): (&Ceiling, &Known), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
     let now = &own.configuration;
     let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
     if !filled || !measured.stream_rate.is_finite() {
         return None;
     }
     let in_flight = setup.in_flight.min(setup.queue_depth as f64).max(1.0);
-    let rate = |in_flight| stream_rate(measured, in_flight, now.transfer_bytes);
+    let (way, bytes) = (now.direction.way(Side::Media), setup.operation_bytes as f64);
+    let rate = |in_flight| {
+        let asked = Asking { bytes, in_flight, streams: now.stripes as f64 };
+        stream_rate(measured, in_flight, bytes) / known.path.requests.slowdown(way, measured, &asked)
+    };
     let times = depth as f64 / setup.queue_depth as f64;
     let mut path = own.path.clone();
-    let media = path.media.ceiling_mut(now.direction.way(Side::Media));
+    let media = path.media.ceiling_mut(way);
     let gain = rate(in_flight * times) / rate(in_flight);
-    if gain <= noise {
+    if gain <= known.media.noise {
         return None;
     }
     if own.path.simultaneous.is_none() {
@@ -106,7 +110,7 @@ fn deeper((measured, noise): (&Ceiling, f64), depth: u64, own: &Own<'_>, setup: 
     }
     media.stream_rate *= gain;
     media.latency = latency(in_flight * times, now.transfer_bytes, media.stream_rate);
-    let room = now.stripes * (depth - setup.queue_depth);
+    let room = now.stripes * (depth - setup.queue_depth) * setup.operation_bytes.div_ceil(setup.transfer_bytes.max(1));
     let buffers = match (now.buffers, now.direction) {
         (Buffers::Through(count), _) => Buffers::Through(count + room),
         (Buffers::Split { input, output }, Direction::Backup) => Buffers::Split { input, output: output + room },

@@ -42,6 +42,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
         stripes: active(media),
         database_streams: active(database),
         queue_depth: setup.queue_depth.max(1),
+        request_bytes: None,
         workers: setup.workers.max(1),
         buffers: setup.buffers,
         transfer_bytes: setup.transfer_bytes as f64,
@@ -85,7 +86,8 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
     let rest = (evidence.processor_s - workers_busy).max(0.0);
     let source_bytes = evidence.stages[0].account.bytes.max(1) as f64;
     path.machine.read = rest.min(evidence.processors * evidence.moving_s) / source_bytes;
-    path.fixed = FixedCosts { start: (evidence.elapsed_s - evidence.moving_s).max(0.0), ..FixedCosts::default() };
+    let besides = (evidence.elapsed_s - evidence.moving_s).max(0.0);
+    path.fixed = FixedCosts { backup: besides, restore: besides, ..FixedCosts::default() };
     path.evenness = evenness(&mut path, &configuration, evidence.plain_bytes / evidence.moving_s)?;
     Some(Own { path, configuration, known })
 }

@@ -23,6 +23,8 @@ pub struct Setup {
     pub least_buffers: u64,
     /// MAXTRANSFERSIZE in bytes.
     pub transfer_bytes: u64,
+    /// Bytes of an operation on the media: a buffer, or a part of an object.
+    pub operation_bytes: u64,
     /// Contexts of the codec, bytes of all workers.
     pub codec_bytes: u64,
     /// Blocks are encrypted.
@@ -58,6 +60,7 @@ impl Setup {
             buffer_count: plan.buffer_count() as u64,
             least_buffers: plan.least_buffers(differential) as u64,
             transfer_bytes: plan.transfer_size.into(),
+            operation_bytes: plan.part_size.max(plan.transfer_size.into()),
             codec_bytes: plan.codec_bytes,
             encrypted: false,
             copying: None,
@@ -76,6 +79,7 @@ impl Setup {
             buffer_count: plan.buffer_count() as u64,
             least_buffers: plan.least_buffers(families) as u64,
             transfer_bytes: plan.transfer_size.into(),
+            operation_bytes: plan.transfer_size.into(),
             codec_bytes: 0,
             encrypted: false,
             copying: None,

@@ -32,6 +32,7 @@ pub(super) fn setup() -> Setup {
         buffer_count: 48,
         least_buffers: 10,
         transfer_bytes: 1 << 20,
+        operation_bytes: 1 << 20,
         codec_bytes: 2 << 20,
         encrypted: false,
         copying: None,
@@ -219,6 +220,7 @@ fn shallow(stages: &[Stage]) -> Evidence<'_> {
         codec: "none".into(),
         queue_depth: 1,
         transfer_bytes: 64 << 10,
+        operation_bytes: 64 << 10,
         buffers: Buffers::Through(9),
         buffer_count: 13,
         least_buffers: 9,
@@ -349,6 +351,15 @@ fn more_in_flight_is_an_advice_where_the_queue_was_full_and_the_profile_says_tha
     // A MiB takes as long again as its transfer: two in flight are twice as fast, and four no more than that.
     let lines = with(1.0);
     assert!(has(&lines, "queue depth 1 → 2: 1.", "4.0 MiB more"), "{lines:?}");
+    // In parts of 8 MiB that latency is little; eight times as much of it is as much again, and a part more in flight are eight buffers.
+    let in_parts = |latency: f64| {
+        let mut store = known.clone();
+        store.path.media.write.latency *= latency;
+        let setup = Setup { queue_depth: 1, operation_bytes: 8 << 20, ..setup() };
+        lines_of(&Evidence { setup: Some(setup), profile: Some(&store), ..evidence(&stages) })
+    };
+    assert!(!has(&in_parts(1.0), "queue depth 1 → 2: 1.5", ""), "{:?}", in_parts(1.0));
+    assert!(has(&in_parts(8.0), "queue depth 1 → 2: 1.", "32.0 MiB more"), "{:?}", in_parts(8.0));
     let mut flat = known.clone();
     flat.path.media.write.latency = 0.0;
     let setup = Setup { queue_depth: 1, ..setup() };

@@ -1,7 +1,7 @@
 //! Small files that a user names: keys, passwords. They may be pipes, `<(pass show db)`, and must not hold a job up for ever.
 
-use std::fs::{Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
@@ -24,6 +24,19 @@ pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, 
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
+    // Not more memory than it needs: all of it is touched, and wiped at the end. What the kernel makes up (/proc) says that it is empty.
+    let said = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    let expected = if metadata.is_file() && said > 0 { said.saturating_add(1).min(limit) } else { limit };
+    let mut bytes = read_all(&mut file, expected, &metadata)?;
+    if bytes.len() == expected && expected < limit {
+        // It has grown since.
+        file.rewind()?;
+        bytes = read_all(&mut file, limit, &metadata)?;
+    }
+    Ok((bytes, metadata))
+}
+
+fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; limit]);
     let mut length = 0;
     let mut deadline = Instant::now() + PATIENCE;
@@ -42,7 +55,7 @@ pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, 
         }
     }
     bytes.truncate(length);
-    Ok((bytes, metadata))
+    Ok(bytes)
 }
 
 fn wait(deadline: Instant) -> io::Result<()> {
@@ -68,6 +81,8 @@ mod tests {
         std::fs::write(&path, b"secret").unwrap();
         assert_eq!(read_small(&path, 100).unwrap().0.as_slice(), b"secret");
         assert_eq!(read_small(&path, 3).unwrap().0.as_slice(), b"sec");
+        assert!(read_small(&path, 100).unwrap().0.capacity() < 10, "memory that it does not need");
+        assert!(!read_small(Path::new("/proc/self/stat"), 4096).unwrap().0.is_empty(), "it says that it has no bytes");
         std::fs::write(&path, b"").unwrap();
         assert!(read_small(&path, 3).unwrap().0.is_empty());
     }

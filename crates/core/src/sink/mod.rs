@@ -32,7 +32,7 @@ pub use mirror::MirrorSink;
 pub use null::NullSink;
 #[cfg(feature = "s3")]
 pub use object::{CLAIM, Claim, ObjectSink};
-pub use parts::{LEAST_PART, PartSizes, object_most, usual_part};
+pub use parts::{LARGEST_PART, LEAST_PART, PartSizes, SMALLEST_PART, object_most, usual_part};
 pub use pipe::PipeSink;
 pub use standing::StandingSink;
 

@@ -4,6 +4,8 @@ const MIB: u64 = 1 << 20;
 /// The size of a part, in bytes, as long as the object is not expected to need more of them than are planned: S3 takes no
 /// less than 5 MiB, and much less than this is slow where each request takes its time.
 pub const LEAST_PART: u64 = 8 * MIB;
+/// No part is shorter, in bytes, whatever is asked for: S3 takes no less.
+pub const SMALLEST_PART: u64 = 5 * MIB;
 /// The size of a part, in bytes, where there is enough for several of them: each request takes its time, and longer ones cost memory only.
 const USUAL_PART: u64 = 16 * MIB;
 /// Fewer parts of an object than this are not enough to keep several under way.
@@ -11,7 +13,7 @@ const USUAL_PARTS: u64 = 8;
 /// Bytes of the parts that are filling, of all objects together: of many objects enough is under way in short parts as well.
 const FILLING: u64 = 64 * MIB;
 /// The largest part: a stripe may have to keep one outside of the pool.
-const MOST: u64 = 64 * MIB;
+pub const LARGEST_PART: u64 = 64 * MIB;
 
 /// The sizes of the parts of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +24,11 @@ pub struct PartSizes {
 
 impl PartSizes {
     /// For an object that is expected to be so long, in bytes, in a store that takes so many parts. They are `usual` bytes long, or longer
-    /// where that would be too many.
+    /// where that would be too many; 0 is [`LEAST_PART`].
     pub fn new(expected: u64, parts_most: u64, usual: u64) -> Self {
         let needed = expected.div_ceil(planned(parts_most)).div_ceil(MIB) * MIB;
-        Self { first: needed.max(usual).clamp(LEAST_PART, MOST), parts_most }
+        let usual = if usual == 0 { LEAST_PART } else { usual };
+        Self { first: needed.max(usual).clamp(SMALLEST_PART, LARGEST_PART), parts_most }
     }
 
     /// The most parts that the store takes.
@@ -36,13 +39,13 @@ impl PartSizes {
     /// The size of part `number`, from 0, in bytes: twice as large after each tenth of the parts.
     pub fn size(&self, number: u64) -> u64 {
         let doublings = (number / (self.parts_most / 10).max(1)).min(8);
-        (self.first << doublings).min(MOST)
+        (self.first << doublings).min(LARGEST_PART)
     }
 
     /// The largest part of an object that is so long, in bytes.
     pub fn largest(&self, length: u64) -> u64 {
         let (mut at, mut number) = (0_u64, 0);
-        while at + self.size(number) < length && self.size(number) < MOST {
+        while at + self.size(number) < length && self.size(number) < LARGEST_PART {
             at += self.size(number);
             number += 1;
         }
@@ -59,7 +62,7 @@ pub fn usual_part(expected: u64, objects: usize) -> u64 {
 
 /// The longest object that may be planned in a store that takes so many parts, in bytes: 500 GiB of 10,000.
 pub fn object_most(parts_most: u64) -> u64 {
-    planned(parts_most) * MOST
+    planned(parts_most) * LARGEST_PART
 }
 
 /// Parts that an object is planned with; the others are for what was estimated too low.
@@ -84,7 +87,7 @@ mod tests {
                 assert!(parts <= parts_most, "{parts_most}: {expected} expected, {actual} written: {parts} parts");
             }
             let sizes = PartSizes::new(0, parts_most, 0);
-            assert!((0..parts_most).all(|number| (LEAST_PART..=MOST).contains(&sizes.size(number))));
+            assert!((0..parts_most).all(|number| (LEAST_PART..=LARGEST_PART).contains(&sizes.size(number))));
         }
     }
 
@@ -94,6 +97,7 @@ mod tests {
         assert_eq!([0, 64, 100, 128, 64 << 10].map(|mib| of(mib, 1)), [8, 8, 12, 16, 16]);
         assert_eq!([4, 5, 8, 64].map(|objects| of(1 << 20, objects)), [16, 12, 8, 8]);
         assert_eq!(PartSizes::new(1 << 30, 10_000, 16 * MIB).size(0), 16 * MIB);
+        assert_eq!(PartSizes::new(0, 10_000, MIB).size(0), SMALLEST_PART, "a store takes no shorter ones");
         assert_eq!(PartSizes::new(256 << 30, 10_000, 16 * MIB).size(0), 33 * MIB, "as many as the store takes");
     }
 
@@ -102,7 +106,7 @@ mod tests {
         assert_eq!(PartSizes::new(0, 10_000, 0).largest(0), LEAST_PART);
         assert_eq!(PartSizes::new(0, 10_000, 0).largest(LEAST_PART * 1_000), LEAST_PART);
         assert_eq!(PartSizes::new(0, 10_000, 0).largest(LEAST_PART * 1_000 + 1), 2 * LEAST_PART);
-        assert_eq!(PartSizes::new(0, 1_000, 0).largest(u64::MAX / 2), MOST);
-        assert_eq!(PartSizes::new(object_most(1_000), 1_000, 0).largest(object_most(1_000)), MOST);
+        assert_eq!(PartSizes::new(0, 1_000, 0).largest(u64::MAX / 2), LARGEST_PART);
+        assert_eq!(PartSizes::new(object_most(1_000), 1_000, 0).largest(object_most(1_000)), LARGEST_PART);
     }
 }

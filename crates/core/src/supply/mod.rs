@@ -56,6 +56,16 @@ pub trait Supply: Send {
     fn account(&self) -> DeviceAccount;
 }
 
+/// The longest range of one request to an object store, in bytes: the stores' guidance is 8 to 16 MiB.
+pub const RANGE_MAX: usize = 8 << 20;
+
+/// How an object is read of which up to `depth` buffers of `transfer` bytes are read ahead: buffers of a range, and ranges under way. A range takes
+/// half of the buffers at most, so that a second request is under way while the first is given out.
+pub fn ranges(transfer: usize, depth: usize) -> (usize, usize) {
+    let buffers = RANGE_MAX.div_ceil(transfer.max(1)).clamp(1, (depth / 2).max(1));
+    (buffers, (depth / buffers).max(1))
+}
+
 /// Only at rest may a supply be aimed elsewhere.
 pub(crate) fn under_way(device: &str) -> Error {
     Error::refused(device, "other bytes of it were asked for while some were still to come", "")

@@ -8,16 +8,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::course::Course;
-use super::{Supply, under_way};
+use super::{Supply, ranges, under_way};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
 use crate::store::{Bucket, Request, Stores, cut_off};
-
-/// The longest range of one request, in bytes: the store's guidance is 8 to 16 MiB.
-const RANGE_MAX: usize = 8 << 20;
 
 /// A supply that reads an object as it was when it was opened: one that is replaced meanwhile is an error.
 pub struct ObjectSupply {
@@ -106,11 +103,8 @@ impl ObjectSupply {
     fn read_ahead(&mut self, wait: bool) -> Result<()> {
         while let Some(range) = self.course.now() {
             let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            // Half of what it may hold, so that a second request is under way while the first is given out.
-            let wanted = left
-                .min(RANGE_MAX)
-                .div_ceil(self.pool.size())
-                .clamp(1, (self.depth / 2).clamp(1, self.pool.count().max(1)));
+            let (of_a_range, _) = ranges(self.pool.size(), self.depth);
+            let wanted = of_a_range.min(left.div_ceil(self.pool.size())).min(self.pool.count().max(1));
             if self.held + wanted > self.depth {
                 return Ok(());
             }

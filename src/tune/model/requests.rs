@@ -1,0 +1,71 @@
+//! Requests to object stores: what was measured of some sizes and numbers at once, and how that corrects the equations for others
+//! (`docs/MODEL.md` §2).
+
+use super::path::{Ceiling, Way};
+
+/// How a store is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Asking {
+    /// Bytes of a request: a part, or a range.
+    pub bytes: f64,
+    /// Requests under way in each stream.
+    pub in_flight: f64,
+    /// Objects at once.
+    pub streams: f64,
+}
+
+/// A way to ask a store, and how fast that was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// The way.
+    pub asking: Asking,
+    /// Bytes per second of all requests together.
+    pub rate: f64,
+}
+
+/// What was measured of the media, in both directions; nothing where they are no stores.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Requests {
+    /// Gets.
+    pub read: Vec<Measured>,
+    /// Puts.
+    pub write: Vec<Measured>,
+}
+
+impl Requests {
+    /// Those of a direction.
+    pub fn of(&self, way: Way) -> &[Measured] {
+        match way {
+            Way::Read => &self.read,
+            Way::Write => &self.write,
+        }
+    }
+
+    /// The same, to change them.
+    pub fn of_mut(&mut self, way: Way) -> &mut Vec<Measured> {
+        match way {
+            Way::Read => &mut self.read,
+            Way::Write => &mut self.write,
+        }
+    }
+
+    /// How many times as long a byte takes as the equations say of streams under `ceiling`, by the measurement nearest to `asked`; 1 where there is
+    /// none.
+    pub fn slowdown(&self, way: Way, ceiling: &Ceiling, asked: &Asking) -> f64 {
+        let nearest =
+            self.of(way).iter().min_by(|one, other| one.asking.far(asked).total_cmp(&other.asking.far(asked)));
+        let Some(Measured { asking, rate }) = nearest else { return 1.0 };
+        let by_equation = asking.streams / ceiling.of_stream(asking.in_flight, asking.bytes);
+        Some(by_equation / rate).filter(|slowdown| *slowdown > 0.0 && slowdown.is_finite()).unwrap_or(1.0)
+    }
+}
+
+impl Asking {
+    /// How unlike two ways are: the sum of the logarithms of what they differ by in size, in bytes under way of a stream, and in streams.
+    fn far(&self, other: &Self) -> f64 {
+        let ratio = |one: f64, other: f64| (one / other).ln().abs();
+        ratio(self.bytes, other.bytes)
+            + ratio(self.bytes * self.in_flight, other.bytes * other.in_flight)
+            + ratio(self.streams, other.streams)
+    }
+}
