@@ -2,8 +2,8 @@
 
 use fullbore_core::Result;
 use fullbore_core::codec::Compression;
-use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::device::Device;
+use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan};
 
 use super::sample::Source;
