@@ -137,6 +137,15 @@ impl Config {
         Ok(Stores::of_environment_keeping(patience, self.object_options(Timestamp::now())?))
     }
 
+    /// For how long objects are locked, where `lock-until` says a time span and no time.
+    ///
+    /// # Errors
+    /// It says neither.
+    pub fn locked_for(&self) -> Result<Option<Duration>> {
+        let span = self.lock_until.as_deref().filter(|text| !is_time(text));
+        span.map(|text| units::duration("--lock-until", text)).transpose()
+    }
+
     /// How object stores are to keep families, `now` being the time from which days are counted.
     fn object_options(&self, now: Timestamp) -> Result<ObjectOptions> {
         let lock = match (&self.lock_until, &self.lock_mode) {
@@ -165,12 +174,17 @@ impl Config {
     }
 }
 
+/// True of a time, and not of a time span.
+fn is_time(text: &str) -> bool {
+    text.contains('T') || text.contains(' ')
+}
+
 /// `30d` from now, or a time with its zone; in whole seconds, not before what was asked for.
 fn lock_until(text: &str, now: Timestamp) -> Result<Timestamp> {
     let wrong = |why: String| {
         Error::usage("--lock-until", why, "write days, or a time with its zone: 30d, 2026-12-24T00:00:00Z")
     };
-    let until = if text.contains('T') || text.contains(' ') {
+    let until = if is_time(text) {
         text.parse().map_err(|error| wrong(format!("`{text}` is no time: {error}")))?
     } else {
         let time = units::duration("--lock-until", text)?;

@@ -81,7 +81,10 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     warnings.iter().for_each(|warning| show::warning(warning));
     let bad: Vec<String> = standings
         .iter()
-        .flat_map(|of| of.problems.iter().map(|problem| format!("\n    {} `{}`: {problem}", of.engine, of.database)))
+        .flat_map(|of| {
+            let database = show::value(&format!("{} `{}`", of.engine, of.database));
+            of.problems.iter().map(move |problem| format!("\n    {database}: {problem}"))
+        })
         .collect();
     if bad.is_empty() {
         return Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS });

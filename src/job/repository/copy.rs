@@ -1,7 +1,6 @@
 //! Copies from repositories, into them, or both: which sets are missing is found there, and their commits are agreed upon with other hosts.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::Instant;
 
 use fullbore_core::media::SetKind;
@@ -17,6 +16,7 @@ use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::{self, Fate, FateRecord, SetRecord, TaskState};
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::process::Process;
 use crate::repository::task::{Task, decided};
 use crate::repository::{self, Repository};
 
@@ -145,7 +145,7 @@ fn into_target(
         leased.retain(|base| missing.iter().all(|found| found.set.backup_set_id != *base));
         let bases = target.sets_of(&leased);
         super::backup::lease(&bases, task, &target.repository)?;
-        super::backup::renew_locks(&bases, &target.repository, target.setting, conduct, report)?;
+        super::backup::renew_locks(&leased, &target.repository, target.setting, conduct, report)?;
         for found in missing {
             task.lease(&leased)?;
             let id = found.set.backup_set_id;
@@ -185,7 +185,7 @@ impl<'a> Target<'a> {
                 Error::Incomplete { .. } => Repository::planned(setting.name, places, &conduct.stores),
                 error => Err(error),
             }),
-            false => Repository::open_or_make(setting.name, places, &conduct.stores),
+            false => Repository::open_to_write(setting.name, places, &conduct.stores),
         };
         let repository = opened.map_err(|error| conduct.why_halted(error))?;
         let inventory = match repository.id.is_nil() {
@@ -270,7 +270,9 @@ impl<'a> Target<'a> {
             return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
         }
         for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
-            if !other.is_dead(now) && !ran_here_and_is_gone(other) {
+            // Of a process of this very machine nobody has to wait for the end of its lease.
+            let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
+            if !other.is_dead(now) && !is_gone {
                 let why = format!("is being written by {}", other.title());
                 let hint = "wait for it, or end it with `fullbore cancel`";
                 return Err(Error::refused(format!("backup set {set}"), why, hint));
@@ -294,9 +296,4 @@ impl<'a> Target<'a> {
         record.needs.clear();
         self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
     }
-}
-
-/// True for a run of this very machine whose process is gone: nobody has to wait for the end of its lease.
-fn ran_here_and_is_gone(other: &KnownTask) -> bool {
-    other.record.host == crate::job::host() && !Path::new(&format!("/proc/{}", other.record.process)).exists()
 }

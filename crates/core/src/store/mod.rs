@@ -25,7 +25,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -69,8 +69,10 @@ struct Control {
     patience: Duration,
     /// Variables as in the environment, by their names.
     settings: Vec<(String, String)>,
-    /// How families are to be kept.
+    /// How families are to be kept; of a lock [`lock`](Control::lock) says until when.
     objects: ObjectOptions,
+    /// Until when objects are locked that are begun now, in seconds since 1970: a job that goes on for long moves it.
+    locked_until: AtomicI64,
     /// How often requests have been stopped.
     stopped: watch::Sender<u64>,
     /// Not 0 once a signal has come.
@@ -123,7 +125,9 @@ impl Stores {
 
     /// With these variables, keeping families as `objects` says.
     pub fn keeping(patience: Duration, settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
-        let control = Control { patience, stopped: watch::Sender::new(0), signal: OnceLock::new(), settings, objects };
+        let locked_until = AtomicI64::new(objects.lock.as_ref().map_or(0, |lock| lock.until.as_second()));
+        let (stopped, signal) = (watch::Sender::new(0), OnceLock::new());
+        let control = Control { patience, stopped, signal, settings, objects, locked_until };
         Self { control: Arc::new(control), open: Arc::default() }
     }
 
@@ -148,7 +152,12 @@ impl Stores {
 
     /// Until when objects are locked that are written now; nothing: they are not.
     pub fn locks_until(&self) -> Option<jiff::Timestamp> {
-        self.control.objects.lock.as_ref().map(|lock| lock.until)
+        self.control.lock().map(|lock| lock.until)
+    }
+
+    /// Objects that are begun from now on are locked until then, in whole seconds, where they are locked at all.
+    pub fn lock_until(&self, until: jiff::Timestamp) {
+        self.control.locked_until.store(until.as_second(), Ordering::Relaxed);
     }
 
     /// Ends every request that is under way, except those that tidy up.
@@ -163,6 +172,13 @@ impl Stores {
 }
 
 impl Control {
+    /// The lock of objects that are begun now.
+    fn lock(&self) -> Option<ObjectLock> {
+        let asked = self.objects.lock.as_ref()?;
+        let until = jiff::Timestamp::from_second(self.locked_until.load(Ordering::Relaxed));
+        Some(ObjectLock { mode: asked.mode, until: until.unwrap_or(asked.until) })
+    }
+
     /// Waits for an answer, at most for the job's patience; [`Error::Halted`] when the job is stopped.
     async fn answered<T>(&self, thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         match self.unless_stopped(tokio::time::timeout(self.patience, work)).await? {
