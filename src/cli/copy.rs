@@ -113,9 +113,16 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
         "copy",
         &args.shown,
         &to,
-        |conduct, report| match in_repositories {
-            false => copy::run(&request, conduct, report),
-            true => repository::copy::run(&request, between, conduct, report),
+        |conduct, report| {
+            // Two accounts, or two endpoints.
+            let from_stores = (from.aws_profile != to.aws_profile)
+                .then(|| from.stores().map(|stores| stores.ending_with(&conduct.stores)))
+                .transpose()?;
+            let request = Request { from_stores, ..request };
+            match in_repositories {
+                false => copy::run(&request, conduct, report),
+                true => repository::copy::run(&request, between, conduct, report),
+            }
         },
         |report| show::copy_result(report, &args.shown, piped),
     )
@@ -135,6 +142,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
             key: args.key.clone().or_else(|| from.key.clone()),
             choice: Choice { set: args.set.clone(), latest: args.latest, stop_at: None },
         },
+        from_stores: None,
         chain: args.chain,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes,

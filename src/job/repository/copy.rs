@@ -45,6 +45,7 @@ struct Target<'a> {
 pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let mut request = request.clone();
+    let source = &request.source(conduct);
     let target = between.to.map(|setting| Target::open(setting, &mut request, conduct, report)).transpose()?;
     match between.from {
         None => {
@@ -52,7 +53,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             into_target(&request, target.as_ref(), None, &nothing, conduct, report)?;
         }
         Some(setting) => {
-            let repository = setting.open(conduct)?;
+            let repository = setting.open(source)?;
             if target.as_ref().is_some_and(|target| target.repository.id == repository.id) {
                 let why = "is the repository that the sets come from";
                 return Err(Error::usage(
@@ -61,7 +62,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
                     "name another one",
                 ));
             }
-            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+            let inventory = setting.inventory(&repository, source, &mut report.warnings)?;
             let sets = match (&request.reading.choice.set, between.database) {
                 (Some(_), None) => inventory.sets.iter().collect(),
                 (_, database) => of_database(&inventory.sets, database)?,
@@ -74,7 +75,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             if request.dry_run {
                 into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)?;
             } else {
-                setting.as_reader(&repository, ("copy", database, &ids), conduct, report, |report| {
+                setting.as_reader(&repository, ("copy", database, &ids), source, report, |report| {
                     into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)
                 })?;
             }
@@ -113,9 +114,9 @@ fn into_target(
 ) -> Result<()> {
     let key = media::read_key(request.reading.key.as_deref())?;
     let (heap, places) = match ids {
-        None => copy::found(request, key.as_ref(), conduct, report)?,
+        None => copy::found(request, key.as_ref(), &request.source(conduct), report)?,
         Some(ids) => {
-            let heap = request.reading.find(key.as_ref(), conduct)?;
+            let heap = request.reading.find(key.as_ref(), &request.source(conduct))?;
             let at = |id: &Uuid| {
                 let is_it = |found: &media::Found| {
                     found.set.backup_set_id == *id
