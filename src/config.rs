@@ -45,6 +45,8 @@ pub struct Config {
     pub device_timeout: Option<u64>,
     /// `--outage`, in seconds.
     pub outage: Option<u64>,
+    /// Of the profiles of S3's own tools the one whose keys, region and endpoint count, whatever the environment says.
+    pub aws_profile: Option<String>,
     /// `--sse`.
     pub sse: Option<String>,
     /// `--storage-class`.
@@ -95,6 +97,8 @@ pub struct RepositoryConfig {
     pub lock_mode: Option<String>,
     /// `--max-parts`.
     pub max_parts: Option<u64>,
+    /// The profile of S3's own tools whose keys, region and endpoint reach it.
+    pub aws_profile: Option<String>,
     /// Databases that are backed up no more: `fullbore check` does not wait for new backups of them.
     pub retired: Vec<String>,
     /// What `fullbore prune` leaves.
@@ -119,6 +123,7 @@ impl Config {
             lock_until: own.lock_until.or(all.lock_until),
             lock_mode: own.lock_mode.or(all.lock_mode),
             max_parts: own.max_parts.or(all.max_parts),
+            aws_profile: own.aws_profile.or(all.aws_profile),
             ..self.clone()
         }
     }
@@ -134,7 +139,17 @@ impl Config {
     /// A usage error: an option that says nothing, or too much.
     pub fn stores(&self) -> Result<Stores> {
         let patience = self.device_timeout.map_or(store::PATIENCE, Duration::from_secs);
-        Ok(Stores::of_environment_keeping(patience, self.object_options(Timestamp::now())?))
+        let objects = self.object_options(Timestamp::now())?;
+        Ok(Stores::of_environment_keeping(patience, objects, self.aws_profile.as_deref()))
+    }
+
+    /// For how long objects are locked, where `lock-until` says a time span and no time.
+    ///
+    /// # Errors
+    /// It says neither.
+    pub fn locked_for(&self) -> Result<Option<Duration>> {
+        let span = self.lock_until.as_deref().filter(|text| !is_time(text));
+        span.map(|text| units::duration("--lock-until", text)).transpose()
     }
 
     /// How object stores are to keep families, `now` being the time from which days are counted.
@@ -165,12 +180,17 @@ impl Config {
     }
 }
 
+/// True of a time, and not of a time span.
+fn is_time(text: &str) -> bool {
+    text.contains('T') || text.contains(' ')
+}
+
 /// `30d` from now, or a time with its zone; in whole seconds, not before what was asked for.
 fn lock_until(text: &str, now: Timestamp) -> Result<Timestamp> {
     let wrong = |why: String| {
         Error::usage("--lock-until", why, "write days, or a time with its zone: 30d, 2026-12-24T00:00:00Z")
     };
-    let until = if text.contains('T') || text.contains(' ') {
+    let until = if is_time(text) {
         text.parse().map_err(|error| wrong(format!("`{text}` is no time: {error}")))?
     } else {
         let time = units::duration("--lock-until", text)?;

@@ -19,6 +19,8 @@ pub use judge::{CalibratedReport, UseReport, VerdictReport, WhatIfReport};
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
+/// The exit code of what was done, with warnings.
+pub const WITH_WARNINGS: u8 = 4;
 
 /// One job, as an object.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -420,7 +422,7 @@ impl Report {
             None => {
                 let warned = !self.warnings.is_empty();
                 self.status = if warned { "done_with_warnings" } else { "done" }.into();
-                self.exit_code = if warned { 4 } else { 0 };
+                self.exit_code = if warned { WITH_WARNINGS } else { 0 };
             }
             Some(error) => {
                 let cancelled = matches!(error, fullbore_core::Error::Cancelled { .. });
@@ -428,6 +430,25 @@ impl Report {
                 self.error = Some(error.to_string());
                 self.exit_code = error.verdict().exit_code();
             }
+        }
+    }
+
+    /// Books that this report could not be written where it was wanted: the job stands as it ended.
+    pub fn not_written(&mut self, error: &fullbore_core::Error) {
+        let why = crate::job::media::one_line(error);
+        let what = match (&self.status[..], self.copied.is_empty(), &self.backup_set_id) {
+            ("planned" | "failed" | "cancelled", ..) => String::new(),
+            (_, true, Some(id)) if matches!(&self.command[..], "backup" | "log follow") => {
+                format!("backup set {id} was committed; ")
+            }
+            _ => format!("{} was done; ", self.command),
+        };
+        self.warnings.push(format!("{what}its report was not written: {why}"));
+        if self.exit_code == 0 {
+            self.exit_code = WITH_WARNINGS;
+        }
+        if self.status == "done" {
+            self.status = "done_with_warnings".into();
         }
     }
 }

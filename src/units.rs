@@ -92,6 +92,27 @@ pub fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Text that others may have written, as a part of a line: what would steer the terminal, or begin a line that nobody has said, is shown and not
+/// done.
+pub fn on_its_line(text: &str) -> String {
+    harmless(text, |_| true)
+}
+
+/// The same of those letters alone that `which` wants shown.
+pub fn harmless(text: &str, which: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        // Also those that turn the direction of writing, and so what a reader takes a name for.
+        let steers = letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if steers && which(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// `12.3 MiB`.
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -161,6 +182,12 @@ mod tests {
         for text in ["", "14", "d", "-1d", "1.5d", "3y", "99999999999999999999d", "9999999999999999d"] {
             assert!(duration("--lock-until", text).unwrap_err().to_string().contains("--lock-until"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_stays_on_its_line_and_steers_nothing() {
+        assert_eq!(on_its_line("/a b/ü.db"), "/a b/ü.db");
+        assert_eq!(on_its_line("a\nerror: b\u{1b}[2J\u{202e}c"), "a\\nerror: b\\u{1b}[2J\\u{202e}c");
     }
 
     #[test]

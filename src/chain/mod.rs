@@ -15,6 +15,8 @@ use uuid::Uuid;
 pub use log::Reach;
 use log::{Logs, Path};
 
+use crate::units::on_its_line;
+
 /// What is known of a backup set that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSet {
@@ -135,8 +137,11 @@ fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequen
         if let (Some(of), Some(base_of)) = (of, base_of)
             && of != base_of
         {
-            warnings
-                .push(format!("{} is based on a full of `{base_of}`: its database may have moved", title(&found[end])));
+            warnings.push(format!(
+                "{} is based on a full of `{}`: its database may have moved",
+                title(&found[end]),
+                on_its_line(base_of)
+            ));
         }
     }
     for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none() && choice.stop_at.is_none()) {
@@ -187,7 +192,7 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
 
 /// What a set is called in messages.
 pub fn title(set: &FoundSet) -> String {
-    let database = set.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
+    let database = set.database.as_deref().map_or_else(String::new, |name| format!(" of `{}`", on_its_line(name)));
     format!("{} {}{database} from {}", set.kind, set.backup_set_id, show_time(set.started_at))
 }
 
@@ -275,8 +280,8 @@ fn differ(one: &FoundSet, other: &FoundSet) -> bool {
     one.backup_set_id != other.backup_set_id && (one.database.is_none() || one.database != other.database)
 }
 
-fn shown_database(set: &FoundSet) -> &str {
-    set.database.as_deref().unwrap_or("unknown")
+fn shown_database(set: &FoundSet) -> String {
+    on_its_line(set.database.as_deref().unwrap_or("unknown"))
 }
 
 fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {

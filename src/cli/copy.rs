@@ -118,6 +118,11 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
         &to,
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
+            // Two accounts, or two endpoints.
+            let from_stores = (from.aws_profile != to.aws_profile)
+                .then(|| from.stores().map(|stores| stores.ending_with(&conduct.stores)))
+                .transpose()?;
+            let request = Request { from_stores, ..request };
             match in_repositories {
                 false => copy::run(&request, conduct, report),
                 true => repository::copy::run(&request, between, conduct, report),
@@ -141,6 +146,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
             key: args.key.clone().or_else(|| from.key.clone()),
             choice: Choice { set: args.set.clone(), latest: args.latest, stop_at: None },
         },
+        from_stores: None,
         chain: args.chain,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes,

@@ -3,13 +3,11 @@
 use fullbore::config::Config;
 use fullbore::job::inspect::{self, SetSummary};
 use fullbore::job::repository::{self, Setting};
+pub(super) use fullbore::report::WITH_WARNINGS;
 use fullbore::{Error, Result};
 
 use super::args::{Inspect, Inspected, List};
 use super::show;
-
-/// Exit code when something that looks like a family cannot be read.
-pub(super) const WITH_WARNINGS: u8 = 4;
 
 /// Runs `inspect`; gives the exit code.
 pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
@@ -39,7 +37,7 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
 }
 
 fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(name))?;
     let database = args.repository.database.as_deref();
     let listing = repository::list::list(Setting { name, config }, database, args.catalog, &conduct)?;
     if args.json {

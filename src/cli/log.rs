@@ -88,6 +88,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         backup: request(args, config)?,
         full_if_needed: args.full_if_needed,
         interval: duration("--interval", &args.interval)?,
+        locked_for: config.locked_for()?,
         lasting: args.lasting.as_deref().map(|text| duration("--for", text)).transpose()?,
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };

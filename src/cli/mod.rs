@@ -134,7 +134,7 @@ fn with_report(
     result_line: impl FnOnce(&Report),
 ) -> Result<u8> {
     if let Some(ReportTo::File(path)) = &shown.report {
-        check_report_place(path)?;
+        prove_report_place(path)?;
     }
     let conduct = conduct(config)?;
     conduct.stores.heed(&conduct.signal);
@@ -150,6 +150,9 @@ fn with_report(
         None => Ok(()),
         Some(to) => write_report(to, &report),
     };
+    if let Err(error) = written {
+        report.not_written(&error);
+    }
     report.warnings.iter().for_each(|warning| show::warning(warning));
     if !shown.quiet {
         report.notes.iter().for_each(|note| show::note(note));
@@ -159,7 +162,6 @@ fn with_report(
         Ok(()) => {}
         Err(error) => show::error(error),
     }
-    written?;
     Ok(report.exit_code)
 }
 
@@ -177,6 +179,24 @@ fn compare_with(named: Option<&str>, conduct: &Conduct, report: &mut Report) -> 
 
 /// What a report begins with, behind its brace.
 const REPORT_MARK: &str = "\"schema_version\"";
+
+/// A report can be written there. Whoever wants one is told so before the job, not behind it.
+fn prove_report_place(path: &Path) -> Result<()> {
+    check_report_place(path)?;
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(());
+    }
+    let probe = unfinished(path);
+    let made = File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    made.map_err(|e| Error::io("write the report", path.display().to_string(), e).noting("nothing was done"))
+}
+
+/// What a report is called until it is whole. No number of a process: two containers may both be number 1.
+fn unfinished(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", uuid::Uuid::new_v4()));
+    name.into()
+}
 
 /// Only an earlier report, or nothing, may stand under the name of a report: it must not cost a file of another kind.
 fn check_report_place(path: &Path) -> Result<()> {
@@ -220,8 +240,7 @@ fn replace_report(path: &Path, text: &str) -> Result<()> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return std::fs::write(path, text).map_err(failed);
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
+    let name = unfinished(path);
     let written = std::fs::write(&name, text).and_then(|()| std::fs::rename(&name, path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&name); // The first error is the one to show.

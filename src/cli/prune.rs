@@ -19,7 +19,7 @@ pub fn run(args: &Prune, config: &Config) -> Result<u8> {
         confirm: args.confirm,
         grace: units::duration("--grace", &args.grace)?,
     };
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(&args.repo))?;
     let pruned = prune::run(&request, Setting { name: &args.repo, config }, &conduct)?;
     if args.json {
         print_json(&pruned)?;
@@ -66,7 +66,7 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
         max_age: time("--max-age", &args.max_age)?,
         max_unproven: time("--max-unproven", &args.max_unproven)?,
     };
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(&args.repo))?;
     let mut warnings = Vec::new();
     let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct, &mut warnings);
     if let Some(path) = &args.metrics {
@@ -81,7 +81,10 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     warnings.iter().for_each(|warning| show::warning(warning));
     let bad: Vec<String> = standings
         .iter()
-        .flat_map(|of| of.problems.iter().map(|problem| format!("\n    {} `{}`: {problem}", of.engine, of.database)))
+        .flat_map(|of| {
+            let database = show::value(&format!("{} `{}`", of.engine, of.database));
+            of.problems.iter().map(move |problem| format!("\n    {database}: {problem}"))
+        })
         .collect();
     if bad.is_empty() {
         return Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS });
@@ -93,7 +96,7 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
 /// Runs `catalog`; gives the exit code.
 pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
     let CatalogAction::Rebuild { repo, key } = &args.action;
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(repo))?;
     let key = key.clone().or_else(|| config.of_repository(repo).key);
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
     show::line(&format!(

@@ -9,7 +9,7 @@ use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::Event;
 use fullbore::report::Report;
-use fullbore::units::{counted, mib_per_s, show_bytes};
+use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
 use super::args::Shown;
@@ -30,27 +30,11 @@ pub fn as_it_is(text: &str) {
 /// Names, paths and descriptions come from media and directories that others may have made: what would steer the
 /// terminal is shown, not sent.
 fn printable(text: &str) -> String {
-    escaped(text, |letter| letter != '\n' && letter != '\t')
+    harmless(text, |letter| letter != '\n' && letter != '\t')
 }
 
 /// The same for a value that must stay on its line.
-pub(super) fn value(text: &str) -> String {
-    escaped(text, |_| true)
-}
-
-fn escaped(text: &str, which: impl Fn(char) -> bool) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        // Also those that turn the direction of writing, and so what a reader takes a name for.
-        let steers = letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if steers && which(letter) {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
+pub(super) use fullbore::units::on_its_line as value;
 
 /// A line that must arrive: a report on a full disk is none.
 pub fn must_print(text: &str) -> fullbore::Result<()> {

@@ -4,32 +4,34 @@ use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::repository::{Setting, tasks};
 
-use super::inspect::print_json;
+use super::inspect::{WITH_WARNINGS, print_json};
 use super::repository_args::{OneTask, Tasks};
 use super::{show, tables};
 
 /// Runs `tasks`; gives the exit code.
 pub fn list(args: &Tasks, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(config)?;
-    let listed = tasks::list(Setting { name: &args.repo, config }, &conduct)?;
+    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let mut warnings = Vec::new();
+    let listed = tasks::list(Setting { name: &args.repo, config }, &conduct, &mut warnings)?;
     if args.json {
         print_json(&listed)?;
     } else {
         show::line(&tables::tasks(&listed));
     }
-    Ok(0)
+    warnings.iter().for_each(|warning| show::warning(warning));
+    Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS })
 }
 
 /// Runs `task`; gives the exit code.
 pub fn one(args: &OneTask, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(&args.repo))?;
     let task = tasks::one(Setting { name: &args.repo, config }, &args.task, &conduct)?;
     print(&task, args.json)
 }
 
 /// Runs `cancel`; gives the exit code.
 pub fn cancel(args: &OneTask, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(config)?;
+    let conduct = super::heeding(&config.of_repository(&args.repo))?;
     let task = tasks::cancel(Setting { name: &args.repo, config }, &args.task, &conduct)?;
     print(&task, args.json)
 }

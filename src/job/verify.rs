@@ -41,15 +41,34 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
     let key = media::read_key(request.key.as_deref())?;
     let heap = request.find(key.as_ref(), conduct)?;
     let Some(found) = heap.sets.iter().find(|found| found.set.backup_set_id == id) else {
-        let damaged = heap.unreadable.into_iter().next().map(|unreadable| unreadable.error);
-        let gone =
-            || Error::incomplete(format!("backup set {id}"), "its families are not there any more", "run it again");
+        let damaged = heap.unreadable.into_iter().next().map(|bad| bad.error);
+        let gone = || {
+            let (why, hint) = match heap.sets.first() {
+                Some(other) => (instead(other), "somebody has put another family there: take another set"),
+                None => ("its families are not there any more".into(), "run it again"),
+            };
+            Error::incomplete(format!("backup set {id}"), why, hint)
+        };
         return Err(damaged.unwrap_or_else(gone));
     };
     if let Some(why) = &found.set.incomplete {
+        let other = heap.sets.iter().find(|other| other.media_set_id != found.media_set_id);
+        let why = other.map_or_else(|| why.clone(), |other| format!("{why}; {}", instead(other)));
         return Err(Error::incomplete(chain::title(&found.set), why, "take another set"));
     }
-    verify_set(found, request, key.as_ref(), conduct, report).map(drop)
+    match verify_set(found, request, key.as_ref(), conduct, report)? {
+        Verified::Yes => Ok(()),
+        // Nothing of it was read: that is no verdict.
+        Verified::Replaced => {
+            let why = "was replaced, or removed, before it could be read";
+            Err(Error::refused(chain::title(&found.set), why, "run it again"))
+        }
+    }
+}
+
+/// What stands where the families of a set should.
+fn instead(other: &media::Found) -> String {
+    format!("under the names of its families is {} now", chain::title(&other.set))
 }
 
 /// How often what has taken the place of sets is verified in its turn.

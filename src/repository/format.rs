@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::process::Process;
+
 /// The version of all records.
 pub const FORMAT: u32 = 1;
 
@@ -128,6 +130,9 @@ pub struct TaskRecord {
     pub host: String,
     /// As which process.
     pub process: u32,
+    /// The same as its kernel knows it, so that whoever runs on that kernel can tell that it has gone; earlier versions do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_as: Option<Process>,
     /// RFC 3339, by that host's clock.
     pub started_at: String,
     /// The same, once it has ended.

@@ -17,10 +17,12 @@ use uuid::Uuid;
 
 use super::Repository;
 use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
+use super::places::{Strange, strange};
 use super::records::{Entry, list_place};
 use super::task::LEASE;
 use crate::chain::{FoundSet, Reach};
 use crate::job::media::{self, Found};
+use crate::units::on_its_line;
 
 /// A set in a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +63,8 @@ pub struct Inventory {
     pub tasks: Vec<KnownTask>,
     /// Tombstones of sets that are gone already, or nearly.
     pub tombstones: Vec<Uuid>,
+    /// Places that are not those that sets were written into; the warnings name them too.
+    pub strange: Vec<Strange>,
     /// What is worth knowing.
     pub notes: Vec<String>,
     /// What is not as it should be.
@@ -85,7 +89,7 @@ impl KnownTask {
 
     /// What it is called in messages.
     pub fn title(&self) -> String {
-        format!("{} {} on {}", self.record.verb, self.record.task, self.record.host)
+        format!("{} {} on {}", on_its_line(&self.record.verb), self.record.task, on_its_line(&self.record.host))
     }
 }
 
@@ -166,13 +170,7 @@ impl Inventory {
         key: Option<&SecretKey>,
     ) -> Result<Self> {
         let mut inventory = Self { tombstones: ids_of(repository, "tombstones/")?, ..Self::default() };
-        for task in read_tasks(repository)? {
-            match task {
-                Ok(task) => inventory.tasks.push(task),
-                Err(error @ Error::Refused { .. }) => return Err(error),
-                Err(error) => inventory.warnings.push(media::one_line(&error)),
-            }
-        }
+        inventory.tasks = readable_tasks(repository, &mut inventory.warnings)?;
         // Records before families: of a set that is being removed, the record goes last.
         let listed: HashSet<Uuid> = ids_of(repository, "sets/")?.into_iter().collect();
         known.retain(|id, _| listed.contains(id));
@@ -193,6 +191,11 @@ impl Inventory {
         let others = others(&records, &inventory.tasks, &places);
         records.extend(inventory.found_by_media(repository, others, key)?);
         let tombstones: HashSet<Uuid> = inventory.tombstones.iter().copied().collect();
+        let stay = records[..recorded].iter().filter(|record| !tombstones.contains(&record.backup_set_id));
+        let holds =
+            |family: &FamilyRecord| Ok(places.get(family.place).is_some_and(|of| of.contains_key(&family.name)));
+        inventory.strange = strange(&repository.places, stay, holds)?;
+        inventory.warnings.extend(inventory.strange.iter().map(Strange::line));
         for (at, record) in records.into_iter().enumerate() {
             let id = record.backup_set_id;
             let verdicts = verdicts.get(&id).copied().unwrap_or_default();
@@ -237,7 +240,7 @@ impl Inventory {
             std::mem::take(&mut self.sets).into_iter().partition(|set| seen.insert(set.record.backup_set_id));
         self.sets = kept;
         self.warnings.extend(others.iter().map(|other| {
-            let families: Vec<&str> = other.record.families.iter().map(|family| &family.name[..]).collect();
+            let families: Vec<String> = other.record.families.iter().map(|family| on_its_line(&family.name)).collect();
             format!(
                 "another copy of backup set {} is not used, and prune leaves it: media set {}, `{}`",
                 other.record.backup_set_id,
@@ -267,17 +270,19 @@ impl Inventory {
         let names: Vec<String> =
             listed.iter().filter(|id| !known.contains_key(*id)).map(|id| format::set_name(*id)).collect();
         for (name, bytes) in names.iter().zip(repository.records.read_many(&names)?) {
-            // Gone since it was listed: somebody prunes.
-            let Some(bytes) = bytes? else { continue };
-            match format::decode::<SetRecord>(&repository.records.shown(name), &bytes) {
-                Ok(record) if *name == format::set_name(record.backup_set_id) => {
+            let decode = |bytes: Vec<u8>| format::decode::<SetRecord>(&repository.records.shown(name), &bytes);
+            match bytes.and_then(|bytes| bytes.map(decode).transpose()) {
+                // Gone since it was listed: somebody prunes.
+                Ok(None) => {}
+                Ok(Some(record)) if *name == format::set_name(record.backup_set_id) => {
                     known.insert(record.backup_set_id, record);
                 }
-                Ok(_) => {
+                Ok(Some(_)) => {
                     self.warnings.push(format!("`{}` is the record of another set", repository.records.shown(name)))
                 }
-                Err(error @ Error::Refused { .. }) => return Err(error),
-                Err(error) => self.warnings.push(media::one_line(&error)),
+                // Its media tell the same.
+                Err(error) if is_of_one_record(&error) => self.warnings.push(media::one_line(&error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -406,9 +411,31 @@ pub fn size_of(device: &Device, repository: &Repository) -> Result<u64> {
 }
 
 /// The ids in the names of a folder's records.
-fn ids_of(repository: &Repository, folder: &str) -> Result<Vec<Uuid>> {
+pub(super) fn ids_of(repository: &Repository, folder: &str) -> Result<Vec<Uuid>> {
     let listed = repository.records.list(folder)?;
     Ok(listed.iter().filter_map(|entry| Uuid::try_parse(entry.name.strip_suffix(".json")?).ok()).collect())
+}
+
+/// True of an error that is about one record alone: it is none, is larger than any, or its bytes cannot be had. Whoever only reads goes on
+/// without it. What a newer fullbore has written, and a store that does not answer, stop everybody.
+pub fn is_of_one_record(error: &Error) -> bool {
+    matches!(error, Error::Incomplete { .. } | Error::Io { .. }) && !error.is_exhaustion()
+}
+
+/// The runs whose records can be read, oldest first; of the others a warning.
+///
+/// # Errors
+/// They cannot be listed, or were written by a newer fullbore.
+pub fn readable_tasks(repository: &Repository, warnings: &mut Vec<String>) -> Result<Vec<KnownTask>> {
+    let mut readable = Vec::new();
+    for task in read_tasks(repository)? {
+        match task {
+            Ok(task) => readable.push(task),
+            Err(error) if is_of_one_record(&error) => warnings.push(media::one_line(&error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(readable)
 }
 
 /// The runs that have a record, oldest first.
@@ -446,13 +473,14 @@ fn read_tasks(repository: &Repository) -> Result<Vec<Result<KnownTask>>> {
     }
     let names: Vec<String> = unread.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
     for ((entry, name), bytes) in unread.iter().zip(&names).zip(repository.records.read_many(&names)?) {
-        // Gone since it was listed: somebody prunes.
-        let Some(bytes) = bytes? else { continue };
-        let record = format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
-        if let Ok(record) = &record {
+        let decode = |bytes: Vec<u8>| format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
+        let record = bytes.and_then(|bytes| bytes.map(decode).transpose());
+        if let Ok(Some(record)) = &record {
             repository.ended_runs.learn(entry, record);
         }
-        tasks.push(record.map(|record| KnownTask { record, written_at: entry.modified }));
+        // None: gone since it was listed, for somebody prunes.
+        tasks
+            .extend(record.transpose().map(|read| read.map(|record| KnownTask { record, written_at: entry.modified })));
     }
     tasks.sort_by_key(|task| task.as_ref().ok().map(|task| (task.record.started_at.clone(), task.record.task)));
     Ok(tasks)
@@ -522,14 +550,17 @@ fn incomplete(record: &SetRecord, places: &[HashMap<String, Entry>]) -> Option<S
         return Some("its record names no family".into());
     }
     for (family, number) in record.families.iter().zip(1..) {
-        let found = places.get(family.place).and_then(|entries| entries.get(&family.name));
-        match found {
-            None => return Some(format!("family {number} of {families} is missing: `{}`", family.name)),
+        let Some(place) = places.get(family.place) else {
+            let (at, named) = (family.place.saturating_add(1), places.len());
+            return Some(format!("family {number} of {families} stands in place {at}, and {named} are named here"));
+        };
+        match place.get(&family.name) {
+            None => return Some(format!("family {number} of {families} is missing: `{}`", on_its_line(&family.name))),
             Some(entry) if entry.size != family.bytes => {
                 let (is, was) = (entry.size, family.bytes);
                 return Some(format!(
                     "family {number} of {families}, `{}`, has {is} bytes; {was} were written",
-                    family.name
+                    on_its_line(&family.name)
                 ));
             }
             Some(_) => {}

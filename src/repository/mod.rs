@@ -3,6 +3,8 @@
 
 pub mod format;
 pub mod inventory;
+pub mod places;
+pub mod process;
 pub mod records;
 pub mod task;
 
@@ -114,6 +116,17 @@ impl Repository {
         records.create(IDENTITY, &format::encode(&record)?)?;
         // Another host may have been the first.
         Self::open(name, places, stores)
+    }
+
+    /// The same for whoever will write sets into it.
+    ///
+    /// # Errors
+    /// Those of [`open_or_make`](Self::open_or_make), and places that are not those of the sets that are there.
+    pub fn open_to_write(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        let repository = Self::open_or_make(name, places, stores)?;
+        repository.refuse_strange_places()?;
+        repository.records.keep_reserve();
+        Ok(repository)
     }
 
     /// What would be a repository in these places: for a plan, which makes none.

@@ -17,6 +17,8 @@ use uuid::Uuid;
 const MOST: u64 = 1 << 20;
 /// The folder of all records.
 const FOLDER: &str = ".fullbore";
+/// What keeps room on the disk of a directory for a prune, which writes before it can remove anything: its name, and its bytes.
+const RESERVE: (&str, usize) = ("reserve", 256 << 10);
 /// What a record is called until it is whole.
 const UNFINISHED: &str = ".unfinished-";
 
@@ -185,6 +187,26 @@ impl Records {
         }
     }
 
+    /// Keeps some room for a prune, where there is none kept yet. A store has no need of it; a disk that is full has no room for it, which is no
+    /// error: whoever writes next finds that out.
+    pub fn keep_reserve(&self) {
+        let (name, bytes) = RESERVE;
+        let Root::Folder(folder) = &self.root else { return };
+        if folder.join(name).exists() || !folder.is_dir() {
+            return;
+        }
+        // Not zeros: some file systems keep no room for those.
+        let noise = std::iter::repeat_with(|| Uuid::new_v4().into_bytes()).take(bytes / 16).flatten();
+        let _ = self.create(name, &noise.collect::<Vec<u8>>());
+    }
+
+    /// Gives that room free. Where nothing can be removed, whoever writes next finds that out.
+    pub fn free_reserve(&self) {
+        if let Root::Folder(folder) = &self.root {
+            let _ = remove_file(&folder.join(RESERVE.0));
+        }
+    }
+
     /// Removes a record; as well if there is none.
     ///
     /// # Errors
@@ -273,7 +295,11 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>> {
         Err(error) => Err(failed(error)),
         Ok(length) if length as u64 > MOST => {
             let why = format!("is larger than any record, {MOST} bytes");
-            Err(Error::refused(path.display().to_string(), why, "look at it, and remove it"))
+            Err(Error::incomplete(
+                path.display().to_string(),
+                why,
+                "it was not written by fullbore: look at it, and remove it",
+            ))
         }
         Ok(_) => Ok(Some(bytes)),
     }
@@ -311,6 +337,23 @@ mod tests {
         records.remove("fates/a.json").unwrap();
         records.remove("fates/a.json").unwrap();
         assert!(records.read("fates/a.json").unwrap().is_none() && records.list("sets/").unwrap().is_empty());
+    }
+
+    #[test]
+    fn room_is_kept_once_and_given_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = records(folder.path());
+        records.keep_reserve();
+        assert!(records.list("").unwrap().is_empty(), "without records there is no repository");
+        records.write("x.json", b"{}").unwrap();
+        for _ in 0..2 {
+            records.keep_reserve();
+            assert_eq!(fs::metadata(folder.path().join(".fullbore/reserve")).unwrap().len(), RESERVE.1 as u64);
+        }
+        for _ in 0..2 {
+            records.free_reserve();
+            assert!(!folder.path().join(".fullbore/reserve").exists());
+        }
     }
 
     #[test]

@@ -15,7 +15,9 @@ use super::format::{
     self, FORMAT, FamilyRecord, Fate, FateRecord, GivenUp, SetRecord, TaskProgress, TaskRecord, TaskState,
     TombstoneRecord,
 };
+use super::process::Process;
 use crate::job::{Conduct, Ended};
+use crate::units::on_its_line;
 
 /// For how long a task counts as alive after it has last written its record.
 pub const LEASE: Duration = Duration::from_secs(300);
@@ -67,6 +69,7 @@ impl Task {
             database,
             host: crate::job::host(),
             process: std::process::id(),
+            runs_as: Process::this(),
             started_at: jiff::Timestamp::now().to_string(),
             ended_at: None,
             state: TaskState::Created,
@@ -325,7 +328,7 @@ impl Shared {
             if prune.is_some_and(|prune| !prune.state.is_open()) {
                 continue;
             }
-            let why = format!("is being removed by prune {} on {}", tombstone.task, tombstone.host);
+            let why = format!("is being removed by prune {} on {}", tombstone.task, on_its_line(&tombstone.host));
             let hint = "take another set, or restore this one with --from; if that prune is dead, the next `fullbore prune --confirm` takes it back where its rules keep the set, and removes it where not";
             return Ok(Some(Error::refused(format!("backup set {id}"), why, hint)));
         }

@@ -121,7 +121,7 @@ fn records_without_a_cause(places: &[PathBuf], sets: &BTreeMap<String, Value>) -
             }
         }
     }
-    let loose = files(&root).into_keys().filter(|name| name != "repository.json");
+    let loose = files(&root).into_keys().filter(|name| !["repository.json", "reserve"].contains(&&name[..]));
     wrong.extend(loose.map(|name| format!("nobody accounts for the record {name}")));
     wrong
 }

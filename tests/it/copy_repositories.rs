@@ -191,6 +191,46 @@ fn a_copy_that_was_killed_is_gone_on_with_and_its_run_is_ended() {
     assert_eq!(world.names("b"), before, "prune removed what the second run has made");
 }
 
+/// Containers have the names of hosts and the numbers of processes in common: a number that is nobody's here may be alive elsewhere.
+#[test]
+fn a_copy_of_another_container_is_alive_until_its_lease_is_over() {
+    let (world, _app) = world();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.away]\nto = [\"b/\"]\n");
+    let running = world.start("copy --repo night --to-repo away --throttle 20KiB/s");
+    let begun = |name: &String| name.contains(".new-") && !world.read(&format!("b/{name}")).is_empty();
+    fullbore_test_servers::wait_until("the copy has begun", || world.names("b").iter().any(begun));
+    running.signal("KILL");
+    running.wait();
+    let task = || {
+        let names = world.names("b/.fullbore/tasks");
+        let known = names.iter().map(|name| format!("b/.fullbore/tasks/{name}"));
+        let mut known = known.map(|name| (serde_json::from_slice::<Value>(&world.read(&name)).unwrap(), name));
+        known.find(|(task, _)| task["ended_at"].is_null()).unwrap()
+    };
+    let (whole, name) = task();
+    let write = |change: &dyn Fn(&mut Value)| {
+        let mut record = whole.clone();
+        change(&mut record);
+        world.write(&name, record.to_string().as_bytes());
+        crate::world::one_tick();
+    };
+    let line = "copy --repo night --to-repo away";
+    let others: [&dyn Fn(&mut Value); 3] = [
+        &|task| task["runs_as"]["namespace"] = "pid:[1]".into(),
+        &|task| task["runs_as"]["boot"] = "of another machine".into(),
+        // Of a version that does not say it.
+        &|task| drop(task.as_object_mut().unwrap().remove("runs_as")),
+    ];
+    for of_another in others {
+        write(of_another);
+        world.run(line).refused(1, "backup set", "is being written by copy");
+    }
+    // The number of a process that was started at another time.
+    write(&|task| task["runs_as"]["number"] = std::process::id().into());
+    world.run(line).with_code(4).says(&["which a killed backup had not finished"]);
+    assert_eq!(rows(&world, "--repo away"), 3);
+}
+
 #[test]
 fn two_that_write_the_same_set_do_not_both_come_to_an_end() {
     let (world, _app) = world();

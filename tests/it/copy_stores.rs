@@ -173,3 +173,49 @@ fn wrong_bytes_on_the_way_from_a_store_never_become_a_copy() {
         assert_eq!(world.names("b"), Vec::<String>::new());
     }
 }
+
+/// Two endpoints, two accounts, one job: each repository says by its profile how it is reached, and the environment names neither.
+#[test]
+fn between_two_stores_of_different_owners_sets_are_copied_mirrored_and_come_back() {
+    let world = World::with_database();
+    let stores = ["one", "two"].map(|name| {
+        let store = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new());
+        store.make_bucket("media");
+        (name, store)
+    });
+    let profile = |(name, store): &(&str, ObjectStore)| {
+        let (endpoint, region) = (store.endpoint(), store.region());
+        let keys =
+            format!("aws_access_key_id = {}\naws_secret_access_key = {}", store.access_key(), store.secret_key());
+        format!("[{name}]\n{keys}\nendpoint_url = {endpoint}\nregion = {region}\n")
+    };
+    std::fs::create_dir_all(world.at("home/.aws")).unwrap();
+    world.write("home/.aws/credentials", stores.iter().map(profile).collect::<String>().as_bytes());
+    let of = |name: &str| format!("[repository.{name}]\nto = [\"s3://media/\"]\naws-profile = \"{name}\"\n");
+    world.write("fullbore.toml", format!("{}{}", of("one"), of("two")).as_bytes());
+    // What the environment says is of nobody here.
+    let run = |line: &str| {
+        let mut command = crate::program::command(world.folder(), line.split_whitespace());
+        command.env("AWS_ACCESS_KEY_ID", "nobody").env("AWS_SECRET_ACCESS_KEY", "nothing");
+        command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").env("AWS_REGION", "nowhere");
+        crate::program::run(command)
+    };
+    let sets = |name: &str| run(&format!("list --repo {name} --json")).done().json().as_array().unwrap().len();
+    run("backup sqlite:app.db --repo one").done();
+    run("copy --repo one --to-repo two").done();
+    assert_eq!((sets("one"), sets("two")), (1, 1));
+    run("backup sqlite:app.db --repo one --copy-to two --kind differential").done();
+    assert_eq!((sets("one"), sets("two")), (2, 2));
+    for name in ["one", "two"] {
+        run(&format!("verify --repo {name}")).done();
+        run(&format!("restore --repo {name} --into sqlite:copy.db")).done();
+        world.assert_copy();
+        std::fs::remove_file(world.at("copy.db")).unwrap();
+        run(&format!("tasks --repo {name}")).done();
+        run(&format!("check --repo {name} --max-age 26h")).done();
+        run(&format!("prune --repo {name} --keep-last 1 --confirm --grace 0s")).done();
+    }
+    run("copy --repo two --to-repo gone").with_code(2);
+    world.write("fullbore.toml", format!("{}{}", of("one"), of("two").replace("\"two\"", "\"gone\"")).as_bytes());
+    run("copy --repo one --to-repo two").refused(2, "profile `gone`", "is neither in");
+}

@@ -130,6 +130,27 @@ fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
     world.assert_no_copy();
 }
 
+/// What one set ends with the next one begins behind: that commit is in a restore up to its very time, and not a microsecond before.
+#[test]
+fn a_time_on_the_border_between_two_log_sets_is_that_of_the_last_commit_of_the_first() {
+    let (world, app) = with_full();
+    for n in 1..=3 {
+        commit(&app, n);
+        log_set(&world, "");
+    }
+    let headers = world.run("inspect header --from a --json").done().json();
+    let of_logs = headers.as_array().unwrap().iter().filter(|set| set["kind"] == "log");
+    let mut ends: Vec<jiff::Timestamp> = of_logs.map(|set| set["log_at"].as_str().unwrap().parse().unwrap()).collect();
+    ends.sort();
+    assert_eq!(ends.len(), 3);
+    let microsecond = std::time::Duration::from_micros(1);
+    for (n, end) in (1..).zip(ends) {
+        for (time, rows) in [(end - microsecond, n - 1), (end, n)] {
+            assert_eq!(restored_up_to(&world, &format!("--from a --stop-at {time}")), rows, "{time}");
+        }
+    }
+}
+
 #[test]
 fn a_copy_only_full_interrupts_no_chain_of_logs_in_a_repository() {
     let world = small();

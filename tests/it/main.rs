@@ -66,6 +66,7 @@ mod published_model;
 mod replace;
 mod report;
 mod repository;
+mod repository_places;
 mod repository_strange;
 mod repository_unwritable;
 mod restore;

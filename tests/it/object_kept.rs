@@ -116,6 +116,52 @@ mod object_store {
         }
     }
 
+    /// The lock is short, so that a thirtieth of its time, after which a follower moves it, is soon over.
+    #[test]
+    fn each_set_of_a_followed_log_is_locked_from_its_own_time_and_what_it_stands_on_for_as_long() {
+        const LOCKED: Duration = Duration::from_secs(90);
+        let (world, store) = (World::with_database(), lockable(StoreKind::Versitygw));
+        world.write("fullbore.toml", b"[repository.night]\nto = [\"s3://media/night/\"]\nlock-until = \"90s\"\n");
+        database::sql(&world.at("app.db"), "PRAGMA journal_mode = wal; CREATE TABLE ledger (n INTEGER)");
+        let app = crate::log::kept_open(&world);
+        let mut command: Command = program::command(
+            world.folder(),
+            "log follow sqlite:app.db --repo night --interval 100ms".split_whitespace(),
+        );
+        command.envs(store.environment());
+        let follower = program::start(command);
+        let families = |kind: &str| -> Vec<String> {
+            let of_it = keys(&store).into_iter().filter(|key| key.contains(kind) && key.ends_with(".bore"));
+            of_it.collect()
+        };
+        let until = |key: &String| -> jiff::Timestamp {
+            let told = store.client().demand(&Call::new("GET", &format!("/media/{key}")).query("retention", ""));
+            told.element("RetainUntilDate").unwrap().parse().unwrap()
+        };
+        wait_until("a full", || families("-full-").len() == 1);
+        let mut ends = Vec::new();
+        for n in 0..3 {
+            let (before, committed) = (families("-log-"), jiff::Timestamp::now());
+            app.execute("INSERT INTO ledger VALUES (?1)", [n]).unwrap();
+            wait_until("what was committed is stored", || families("-log-").len() > before.len());
+            let logs = families("-log-");
+            for key in logs.iter().filter(|key| !before.contains(key)) {
+                assert!(until(key) >= committed + LOCKED, "{key}, committed at {committed}: {}", until(key));
+                ends.push(until(key));
+            }
+            // Down to the full.
+            let newest = ends.last().unwrap();
+            for key in families("-full-").iter().chain(&logs) {
+                assert!(until(key) >= *newest, "{key} until {}, what stands on it until {newest}", until(key));
+            }
+            std::thread::sleep(LOCKED / 30);
+        }
+        assert!(ends.last() > ends.first(), "the lock was never moved: {ends:?}");
+        follower.signal("TERM");
+        let ended = follower.wait();
+        assert!(ended.code == 0, "{ended}");
+    }
+
     #[test]
     fn a_bucket_without_object_lock_is_one_clear_error_and_nothing_is_left() {
         for kind in [StoreKind::Versitygw, StoreKind::Minio] {

@@ -135,7 +135,36 @@ fn a_report_that_cannot_be_written_is_an_error() {
         "gone/report.json",
         "No such file",
     );
+    world.assert_no_media();
     world.run("backup sqlite:app.db --to a/y.bore --report xml").with_code(2);
+}
+
+#[test]
+fn a_report_that_finds_no_room_leaves_the_backup_good_and_says_so() {
+    let world = World::with_database();
+    let test = "a_report_that_finds_no_room_leaves_the_backup_good_and_says_so";
+    let Some(_disk) = crate::small_disk::SmallDisk::mount(&world, "disk", 1, test) else { return };
+    let mut file = std::fs::File::create(world.at("disk/full")).unwrap();
+    while std::io::Write::write_all(&mut file, &[7; 4096]).is_ok() {}
+    let line = "--report json:disk/report.json";
+    let ended = world.run(&format!("backup sqlite:app.db --to a/ {line}")).with_code(4);
+    let ended = ended.says(&["warning: backup set ", "was committed; its report was not written", "No space left"]);
+    assert!(!ended.err.contains("error: "), "{ended}");
+    world.run(&format!("verify --from a {line}")).with_code(4).says(&["verify was done; its report was not written"]);
+    world.run(&format!("backup sqlite:none.db --to a/ {line}")).with_code(1).says(&["error: ", "its report was not"]);
+    assert_eq!(world.names("disk"), ["full"]);
+    world.assert_restores("--from a");
+}
+
+#[test]
+fn a_directory_in_which_no_report_can_be_written_is_refused_before_the_job() {
+    let world = World::with_database();
+    std::fs::create_dir(world.at("closed")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+    std::fs::set_permissions(world.at("closed"), mode).unwrap();
+    let line = "backup sqlite:app.db --to a/ --report json:closed/report.json";
+    world.run_as_nobody(line).refused(1, "closed/report.json", "ermission denied").says(&["nothing was done"]);
+    world.assert_no_media();
 }
 
 #[test]

@@ -389,10 +389,26 @@ fn steps_out_of_a_repository_and_of_encrypted_sets() {
     chain.app.execute_batch("INSERT INTO ledger VALUES (5)").unwrap();
     back_up("log");
     let step = |options: &str| world.run(&format!("restore --repo night {options} --into sqlite:copy.db"));
-    step("--no-recovery").done();
+    step("--no-recovery").done().says(&["until the next step nobody keeps the sets that it will need"]);
     step("--no-recovery").refused(3, "stands at log", "none of these continues it");
     chain.app.execute_batch("INSERT INTO ledger VALUES (6)").unwrap();
     back_up("log");
+    // As a prune leaves it: what comes next is gone, and something newer is there.
+    let sets = |world: &World| world.run("list --repo night --json").json().as_array().unwrap().clone();
+    let next = sets(world).pop().unwrap()["backup_set_id"].as_str().unwrap().to_owned();
+    chain.app.execute_batch("CREATE TABLE between_steps (n INTEGER)").unwrap();
+    back_up("log");
+    let record = format!("c/.fullbore/sets/{next}.json");
+    let family: Value = serde_json::from_slice(&world.read(&record)).unwrap();
+    let family = format!("c/{}", family["families"][0]["name"].as_str().unwrap());
+    let moved = |from: &str, to: &str| fs::rename(world.at(from), world.at(to)).unwrap();
+    moved(&record, "record");
+    moved(&family, "family");
+    let gone =
+        step("--recovery").with_code(3).says(&[&next, "what prune has removed since the last step is gone here"]);
+    assert!(world.at("copy.db").exists(), "{gone}");
+    moved("record", &record);
+    moved("family", &family);
     step("--recovery").done();
     assert_eq!(database::number(&world.at("copy.db"), "SELECT max(n) FROM ledger"), 6);
     for name in ["copy.db", "copy.db-wal", "copy.db-shm"] {

@@ -66,13 +66,16 @@ pub(super) fn devices(
     stripes: usize,
     path: &str,
     media_set_id: Uuid,
-    first: &[Device],
+    (first, stores): (&[Device], &Stores),
 ) -> Result<Vec<Device>> {
     let Some(mirrored) = request.mirrored() else { return Ok(Vec::new()) };
     let devices = sinks::devices(&mirrored, Some(stripes), path, media_set_id)?;
     let taken = |device: &&Device| {
         let identity = device.identity();
-        identity.is_some() && first.iter().any(|first| first.identity() == identity)
+        let elsewhere = request.mirror.as_ref().is_some_and(|mirror| mirror.stores.differ_from(stores));
+        !(elsewhere && device.is_in_store())
+            && identity.is_some()
+            && first.iter().any(|first| first.identity() == identity)
     };
     if let Some(device) = devices.iter().find(taken) {
         let why = "is where the backup itself goes";

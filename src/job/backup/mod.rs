@@ -349,7 +349,7 @@ fn prepare(
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let plan = fitting_plan(request, plan.stripes, whole, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
-    let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, &devices)?;
+    let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, (&devices, &conduct.stores))?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),

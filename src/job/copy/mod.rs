@@ -10,6 +10,7 @@ use std::time::Instant;
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, Place};
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
 pub use one::{Arrival, One};
@@ -20,10 +21,12 @@ use crate::chain;
 use crate::report::Report;
 
 /// What the user asked for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Request {
     /// What is read: `--from`, `--key`, `--set`, `--latest`.
     pub reading: Reading,
+    /// Through what they are reached, where that is another account than that of the copies.
+    pub from_stores: Option<Stores>,
     /// `--chain`: with the set that is named also what it stands on.
     pub chain: bool,
     /// `--to`.
@@ -50,6 +53,14 @@ pub struct Request {
     pub throttle: Option<u64>,
 }
 
+impl Request {
+    /// How what is read is reached.
+    pub(super) fn source(&self, conduct: &Conduct) -> Conduct {
+        let stores = self.from_stores.as_ref().unwrap_or(&conduct.stores);
+        Conduct { stores: stores.clone(), ..conduct.clone() }
+    }
+}
+
 /// Copies the sets that `--from` names and fills `report`, also when it fails.
 ///
 /// # Errors
@@ -57,7 +68,7 @@ pub struct Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let key = media::read_key(request.reading.key.as_deref())?;
-    let (heap, places) = found(request, key.as_ref(), conduct, report)?;
+    let (heap, places) = found(request, key.as_ref(), &request.source(conduct), report)?;
     let sets: Vec<&media::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
     refuse_one_name_for_many(request, sets.len())?;
     expect(request, &sets, conduct);

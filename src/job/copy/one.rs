@@ -76,7 +76,7 @@ impl One<'_> {
             let why = "is encrypted, and without its key it cannot be told of which database it is: a repository records that";
             return Err(Error::refused(chain::title(&self.found.set), why, "name the key file with --key"));
         }
-        let prepared = self.prepare(&way, &mut set, report)?;
+        let prepared = self.prepare(&way, &mut set, &conduct.stores, report)?;
         plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
         if prepared.stands() {
             report.notes.push(format!("{} is there already, as it is", chain::title(&self.found.set)));

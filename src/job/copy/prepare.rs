@@ -6,6 +6,7 @@ use fullbore_core::device::Device;
 use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader};
 use fullbore_core::plan::UnpackPlan;
 use fullbore_core::sink::LEAST_PART;
+use fullbore_core::store::Stores;
 use fullbore_core::unpack::{Family, MediaSet};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -101,7 +102,14 @@ impl CopyPlan {
 }
 
 impl One<'_> {
-    pub(super) fn prepare(&self, way: &Way, set: &mut MediaSet, report: &mut Report) -> Result<Prepared> {
+    /// `stores` are those that the copy goes to.
+    pub(super) fn prepare(
+        &self,
+        way: &Way,
+        set: &mut MediaSet,
+        stores: &Stores,
+        report: &mut Report,
+    ) -> Result<Prepared> {
         let attempt = Uuid::new_v4();
         let (media_set_id, stripes) = match way {
             Way::AsItIs => (self.found.media_set_id, usize::from(self.found.families)),
@@ -119,7 +127,7 @@ impl One<'_> {
             attempt,
         };
         match way {
-            Way::AsItIs => prepared.learn_standing(set, self)?,
+            Way::AsItIs => prepared.learn_standing(set, stores)?,
             Way::Anew { compression, recipients, .. } => {
                 let (data_key, keys) = backup::fresh_key(recipients, media_set_id)?;
                 prepared.data_key = data_key;
@@ -205,7 +213,10 @@ impl One<'_> {
         let fields = NameFields { database: &stem, kind: self.found.header.kind, started, set_id: &set_id };
         let devices = names::devices(&self.request.to, Some(stripes), self.template(), &fields)?;
         let read = |device: &&Device| {
-            device.identity().is_some() && self.found.devices.iter().any(|read| read.identity() == device.identity())
+            let elsewhere = self.request.from_stores.is_some() && device.is_in_store();
+            !elsewhere
+                && device.identity().is_some()
+                && self.found.devices.iter().any(|read| read.identity() == device.identity())
         };
         match devices.iter().find(read) {
             None => Ok(devices),
@@ -250,9 +261,9 @@ impl Prepared {
 
     /// What a copy that was killed has finished: a family with the same header and the same footer, and in it the digest of
     /// everything between.
-    fn learn_standing(&mut self, set: &MediaSet, one: &One<'_>) -> Result<()> {
+    fn learn_standing(&mut self, set: &MediaSet, stores: &Stores) -> Result<()> {
         for ((device, family), stands) in self.devices.iter().zip(set.families()).zip(&mut self.standing) {
-            let there = media::family_at(device, &one.found.stores)?;
+            let there = media::family_at(device, stores)?;
             *stands = there.is_some_and(|there| there.header() == family.header() && there.footer() == family.footer());
         }
         Ok(())

@@ -43,6 +43,8 @@ pub struct Following {
     pub interval: Duration,
     /// `--for`: ends by itself after so long.
     pub lasting: Option<Duration>,
+    /// For how long sets are locked in a store, from their own time, where that is said as a time span.
+    pub locked_for: Option<Duration>,
     /// `--checkpoint-after`: bytes that the log may have before it is copied into the database.
     pub checkpoint_after: u64,
 }
@@ -120,7 +122,9 @@ pub(in crate::job) fn follow_into(
         shipped: 0,
         failures: 0,
         pace: Pace::new(request.interval),
+        locks_due: None,
     };
+    run.move_locks();
     run.begin()?;
     let followed = run.follow(begun);
     let shipped = run.shipped;
@@ -171,9 +175,41 @@ struct Run<'a> {
     failures: u32,
     /// Whether it keeps up.
     pace: Pace,
+    /// When the locks have to be moved.
+    locks_due: Option<Instant>,
 }
 
+/// Locks are moved when such a part of their time is over, and are longer by as much: not before each set, for the whole chain has to be locked for
+/// as long as its newest set.
+const LOCKS_MOVED: u32 = 30;
+
 impl Run<'_> {
+    /// Sets that are begun until the locks are moved again are locked for no less than was asked for.
+    fn move_locks(&mut self) {
+        let Some(time) = self.request.locked_for else { return };
+        let until = jiff::Timestamp::now().checked_add(time + time / LOCKS_MOVED + Duration::from_secs(1));
+        // Beyond all time the lock stays as it was said.
+        if let Ok(until) = until {
+            // A full goes through those that heed a signal.
+            [&self.storing.stores, &self.conduct.stores].into_iter().for_each(|stores| stores.lock_until(until));
+        }
+        self.locks_due = Instant::now().checked_add(time / LOCKS_MOVED);
+    }
+
+    /// The same of the chain that the next set will stand on, when it is time.
+    fn renew_locks(&mut self) -> Result<()> {
+        if self.locks_due.is_none_or(|due| Instant::now() < due) {
+            return Ok(());
+        }
+        let before = self.locks_due;
+        self.move_locks();
+        let chain = self.home.as_ref().map_or(Ok(()), |home| home.renew_locks(&self.storing, self.report));
+        if chain.is_err() {
+            self.locks_due = before; // It is tried again.
+        }
+        chain
+    }
+
     /// Joins the log to the base, or takes a full.
     fn begin(&mut self) -> Result<()> {
         match self.find_and_join() {
@@ -286,6 +322,9 @@ impl Run<'_> {
 
     /// The set of what a look has found.
     fn make_set(&mut self, look: &Look) -> Result<Result<()>> {
+        if let Err(error) = self.renew_locks() {
+            return Ok(Err(error));
+        }
         match self.home.as_mut().map_or(Ok(Ground::Firm), Home::ground) {
             Ok(Ground::Firm) => {}
             Ok(Ground::Going(why)) if !self.request.full_if_needed => return Ok(Err(why)),

@@ -55,7 +55,7 @@ pub fn run(
         // Nothing is made by looking.
         return backup::run(&Request { to: places, ..request }, conduct, report);
     }
-    let repository = Repository::open_or_make(setting.name, places, &conduct.stores);
+    let repository = Repository::open_to_write(setting.name, places, &conduct.stores);
     let repository = repository.map_err(|error| conduct.why_halted(error))?;
     let second = copy_to.filter(|_| !request.dry_run);
     let second = second.map(|second| Second::open(second, &repository, &request, conduct)).transpose()?;
@@ -72,7 +72,7 @@ pub fn run(
     }
     setting.as_task(&repository, "backup", Some(database.clone()), conduct, report, |task, report| {
         lease(&bases, task, &repository)?;
-        renew_locks(&bases, &repository, setting, conduct, report)?;
+        renew_locks(&ids_of(&bases), &repository, setting, conduct, report)?;
         let write = |second: Option<(&Repository, &Task)>, report: &mut Report| {
             backup::run_within(&request, Some(Within { repository: &repository, task, second }), conduct, report)
         };
@@ -131,7 +131,12 @@ fn choose_bases(
 /// when the other is committed.
 pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -> Result<()> {
     bases.iter().filter(|base| !base.recorded).try_for_each(|base| repository.describe(&base.record))?;
-    task.lease(&bases.iter().map(|base| base.record.backup_set_id).collect::<Vec<_>>())
+    task.lease(&ids_of(bases))
+}
+
+/// Which sets these are.
+pub(super) fn ids_of(sets: &[StoredSet]) -> Vec<Uuid> {
+    sets.iter().map(|set| set.record.backup_set_id).collect()
 }
 
 fn engine_of(request: &Request) -> &str {
@@ -140,7 +145,7 @@ fn engine_of(request: &Request) -> &str {
 
 /// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
 pub(super) fn renew_locks(
-    bases: &[StoredSet],
+    bases: &[Uuid],
     repository: &Repository,
     setting: Setting<'_>,
     conduct: &Conduct,
@@ -152,7 +157,7 @@ pub(super) fn renew_locks(
     }
     let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
     let (mut renewed, mut asked) = (0, HashSet::new());
-    let mut next: Vec<Uuid> = bases.iter().map(|set| set.record.backup_set_id).collect();
+    let mut next = bases.to_vec();
     while let Some(id) = next.pop() {
         let Some(set) = inventory.sets.iter().find(|set| set.record.backup_set_id == id) else { continue };
         if !asked.insert(id) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, is_known, of_database};
@@ -29,6 +30,8 @@ pub struct Request {
     pub max_unproven: Option<Duration>,
 }
 
+/// Before this nothing was backed up with fullbore: the first of 2026, in microseconds since 1970.
+const EARLIEST: i64 = 1_767_225_600 * 1_000_000;
 /// What a clock may be ahead, in microseconds.
 const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
 
@@ -119,7 +122,12 @@ fn standing(
             None
         }
     };
-    if let (Some(last), Some(most)) = (last, expected(request.max_age))
+    if let Some(early) = last.filter(|last| last.stored_at < EARLIEST) {
+        let when = show_time(early.stored_at);
+        problems.push(format!(
+            "its newest backup is dated {when}, which cannot be: a clock was wrong, or it was copied without its times; its age is not known"
+        ));
+    } else if let (Some(last), Some(most)) = (last, expected(request.max_age))
         && ago(last.stored_at) > most
     {
         problems.push(format!(
@@ -168,10 +176,16 @@ fn standing(
     }
 }
 
-/// To the minute where it is long.
+/// To the minute, the hour or the day where it is long.
 fn shown(time: Duration) -> String {
     let seconds = time.as_secs();
-    show_duration(Duration::from_secs(if seconds > 3600 { seconds - seconds % 60 } else { seconds }))
+    let whole = match seconds {
+        0..=3_600 => 1,
+        3_601..=172_800 => 60,
+        172_801..=1_209_600 => 3_600,
+        _ => 86_400,
+    };
+    show_duration(Duration::from_secs(seconds - seconds % whole))
 }
 
 /// When a chain was last found good in all its sets: the oldest of their verdicts counts.
@@ -237,7 +251,7 @@ fn escaped(text: &str) -> String {
 /// The file cannot be written.
 pub fn write_metrics(path: &Path, text: &str) -> Result<()> {
     let mut working = path.as_os_str().to_owned();
-    working.push(format!(".new-{}", std::process::id()));
+    working.push(format!(".new-{}", Uuid::new_v4()));
     let written = std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&working); // The first error counts.

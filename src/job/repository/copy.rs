@@ -1,7 +1,6 @@
 //! Copies from repositories, into them, or both: which sets are missing is found there, and their commits are agreed upon with other hosts.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::Instant;
 
 use fullbore_core::media::SetKind;
@@ -17,6 +16,7 @@ use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::{self, Fate, FateRecord, SetRecord, TaskState};
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::process::Process;
 use crate::repository::task::{Task, decided};
 use crate::repository::{self, Repository};
 
@@ -45,6 +45,7 @@ struct Target<'a> {
 pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let mut request = request.clone();
+    let source = &request.source(conduct);
     let target = between.to.map(|setting| Target::open(setting, &mut request, conduct, report)).transpose()?;
     match between.from {
         None => {
@@ -52,7 +53,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             into_target(&request, target.as_ref(), None, &nothing, conduct, report)?;
         }
         Some(setting) => {
-            let repository = setting.open(conduct)?;
+            let repository = setting.open(source)?;
             if target.as_ref().is_some_and(|target| target.repository.id == repository.id) {
                 let why = "is the repository that the sets come from";
                 return Err(Error::usage(
@@ -61,7 +62,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
                     "name another one",
                 ));
             }
-            let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+            let inventory = setting.inventory(&repository, source, &mut report.warnings)?;
             let sets = match (&request.reading.choice.set, between.database) {
                 (Some(_), None) => inventory.sets.iter().collect(),
                 (_, database) => of_database(&inventory.sets, database)?,
@@ -74,7 +75,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             if request.dry_run {
                 into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)?;
             } else {
-                setting.as_reader(&repository, ("copy", database, &ids), conduct, report, |report| {
+                setting.as_reader(&repository, ("copy", database, &ids), source, report, |report| {
                     into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)
                 })?;
             }
@@ -113,9 +114,9 @@ fn into_target(
 ) -> Result<()> {
     let key = media::read_key(request.reading.key.as_deref())?;
     let (heap, places) = match ids {
-        None => copy::found(request, key.as_ref(), conduct, report)?,
+        None => copy::found(request, key.as_ref(), &request.source(conduct), report)?,
         Some(ids) => {
-            let heap = request.reading.find(key.as_ref(), conduct)?;
+            let heap = request.reading.find(key.as_ref(), &request.source(conduct))?;
             let at = |id: &Uuid| {
                 let is_it = |found: &media::Found| {
                     found.set.backup_set_id == *id
@@ -145,7 +146,7 @@ fn into_target(
         leased.retain(|base| missing.iter().all(|found| found.set.backup_set_id != *base));
         let bases = target.sets_of(&leased);
         super::backup::lease(&bases, task, &target.repository)?;
-        super::backup::renew_locks(&bases, &target.repository, target.setting, conduct, report)?;
+        super::backup::renew_locks(&leased, &target.repository, target.setting, conduct, report)?;
         for found in missing {
             task.lease(&leased)?;
             let id = found.set.backup_set_id;
@@ -185,7 +186,7 @@ impl<'a> Target<'a> {
                 Error::Incomplete { .. } => Repository::planned(setting.name, places, &conduct.stores),
                 error => Err(error),
             }),
-            false => Repository::open_or_make(setting.name, places, &conduct.stores),
+            false => Repository::open_to_write(setting.name, places, &conduct.stores),
         };
         let repository = opened.map_err(|error| conduct.why_halted(error))?;
         let inventory = match repository.id.is_nil() {
@@ -270,7 +271,9 @@ impl<'a> Target<'a> {
             return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
         }
         for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
-            if !other.is_dead(now) && !ran_here_and_is_gone(other) {
+            // Of a process of this very machine nobody has to wait for the end of its lease.
+            let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
+            if !other.is_dead(now) && !is_gone {
                 let why = format!("is being written by {}", other.title());
                 let hint = "wait for it, or end it with `fullbore cancel`";
                 return Err(Error::refused(format!("backup set {set}"), why, hint));
@@ -294,9 +297,4 @@ impl<'a> Target<'a> {
         record.needs.clear();
         self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
     }
-}
-
-/// True for a run of this very machine whose process is gone: nobody has to wait for the end of its lease.
-fn ran_here_and_is_gone(other: &KnownTask) -> bool {
-    other.record.host == crate::job::host() && !Path::new(&format!("/proc/{}", other.record.process)).exists()
 }

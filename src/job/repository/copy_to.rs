@@ -3,7 +3,7 @@
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
-use super::backup::{lease, refuse_fixed_names, renew_locks};
+use super::backup::{ids_of, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, title};
 use crate::job::backup::{Mirror, Request};
 use crate::job::{Conduct, media};
@@ -29,7 +29,7 @@ impl<'a> Second<'a> {
         let open = || {
             let stores = stores(setting, conduct)?;
             let places = repository::places(setting.name, setting.config)?;
-            let repository = Repository::open_or_make(setting.name, places, &stores)?;
+            let repository = Repository::open_to_write(setting.name, places, &stores)?;
             Ok(Self { setting, stores, repository })
         };
         let second = open().map_err(|error| about_copy_to(conduct.why_halted(error)))?;
@@ -98,7 +98,7 @@ impl<'a> Second<'a> {
         let database = Some(database.to_owned());
         let done = self.setting.as_task(&self.repository, "backup", database, conduct, report, |task, report| {
             lease(bases, task, &self.repository)?;
-            renew_locks(bases, &self.repository, self.setting, conduct, report)?;
+            renew_locks(&ids_of(bases), &self.repository, self.setting, conduct, report)?;
             let record = work(&self.repository, task, report)?;
             if let Some(record) = &record {
                 self.describe(here(record, task.families()), report);

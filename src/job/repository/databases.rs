@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 
 use crate::repository::format::SetRecord;
 use crate::repository::inventory::StoredSet;
+use crate::units::on_its_line;
 
 /// What databases are called where some have the same name.
 pub(super) struct Names<'a> {
@@ -54,7 +55,7 @@ pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> V
 pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Option<String> {
     let of_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database;
     let hosts: BTreeSet<&str> = sets.iter().filter(of_it).map(|set| &set.record.host[..]).collect();
-    let shown: Vec<&str> = hosts.into_iter().collect();
+    let shown: Vec<String> = hosts.into_iter().map(on_its_line).collect();
     (!shown.is_empty()).then(|| {
         let here = crate::job::host();
         format!("this machine is `{here}`; there are sets of that name of {}: if it is the same database, set FULLBORE_HOST", shown.join(", "))
@@ -72,6 +73,22 @@ fn is_called(set: &StoredSet, wanted: &str) -> bool {
     set.record.database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
 }
 
+/// A database among others.
+fn line(engine: &str, name: &str, sets: usize) -> String {
+    let engine = on_its_line(engine);
+    match (name, sets) {
+        ("", 1) => {
+            format!("\n    {engine}: 1 set whose database only its key tells (`fullbore catalog rebuild --key`)")
+        }
+        ("", more) => {
+            format!(
+                "\n    {engine}: {more} sets whose databases only their keys tell (`fullbore catalog rebuild --key`)"
+            )
+        }
+        _ => format!("\n    {engine} `{}`", on_its_line(name)),
+    }
+}
+
 /// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
 ///
 /// # Errors
@@ -86,7 +103,7 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
         None => true,
         Some(wanted) => sets.iter().any(|set| is_called(set, wanted)),
     };
-    let shown = || known.keys().map(|(engine, name)| format!("\n    {engine} `{name}`")).collect::<String>();
+    let shown = || known.iter().map(|((engine, name), sets)| line(engine, name, sets.len())).collect::<String>();
     let is_exact = |(_, name): &(&str, String)| wanted == Some(&name[..]);
     let exact = known.keys().any(is_exact);
     let fitting = known.iter().filter(|(name, sets)| if exact { is_exact(name) } else { fits(sets) });

@@ -4,7 +4,7 @@ use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::backup::{choose_tips, lease, refuse_fixed_names, renew_locks};
+use super::backup::{choose_tips, ids_of, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, databases};
 use crate::job::backup::{self, Request, Within};
 use crate::job::log::{self, Event, Following};
@@ -16,6 +16,8 @@ use crate::repository::{self, Repository};
 
 /// The only engine whose log is followed.
 const ENGINE: &str = "sqlite";
+/// So many notes of a follower are enough.
+const NOTES_MOST: usize = 20;
 
 /// Follows a log into a repository until it is asked to end; see [`log::follow`].
 ///
@@ -32,14 +34,15 @@ pub fn run(
     refuse_fixed_names(&request.backup)?;
     let places = repository::places(setting.name, setting.config)?;
     // The last set and the end of the task are written when a signal has come already.
-    let repository = Repository::open_or_make(setting.name, places, stores)?;
+    let repository = Repository::open_to_write(setting.name, places, stores)?;
     let backup = Request { to: repository.places.clone(), ..request.backup.clone() };
     let request = Following { backup, ..request.clone() };
     let database = Some(backup::database_of(&request.backup.source));
     let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
     setting.as_task(&repository, log::COMMAND, database, &lasting, report, |task, report| {
         task.lasts();
-        let home = Home { setting, repository: &repository, task, foundation: Vec::new(), unrecorded: None };
+        let home =
+            Home { setting, repository: &repository, task, foundation: Vec::new(), tips: Vec::new(), unrecorded: None };
         log::follow_into(&request, Some(home), conduct, stores, told, report)
     })
 }
@@ -51,6 +54,8 @@ pub(in crate::job) struct Home<'a> {
     task: &'a Task,
     /// The full, and perhaps its differential, that the sets stand on.
     foundation: Vec<Uuid>,
+    /// These, and the newest set of the chain.
+    tips: Vec<Uuid>,
     /// A set whose record could not be written yet: nobody may build on it before.
     unrecorded: Option<SetRecord>,
 }
@@ -73,13 +78,27 @@ impl<'a> Home<'a> {
         }
         let tips = choose_tips(&inventory, ENGINE, &database)?;
         lease(&tips, self.task, self.repository)?;
-        renew_locks(&tips, self.repository, self.setting, conduct, report)?;
-        self.foundation = tips.iter().map(|tip| tip.record.backup_set_id).collect();
+        self.foundation = ids_of(&tips);
+        self.tips.clone_from(&self.foundation);
+        self.renew_locks(conduct, report)?;
         let mut families = Vec::new();
         for tip in &tips {
             families.extend(tip.devices(self.repository)?.iter().map(ToString::to_string));
         }
         Ok(families)
+    }
+
+    /// Has the whole chain locked for as long as sets that are written from now on, where these are.
+    ///
+    /// # Errors
+    /// The store does not do it.
+    pub fn renew_locks(&self, conduct: &Conduct, report: &mut Report) -> Result<()> {
+        let notes = report.notes.len();
+        let renewed = renew_locks(&self.tips, self.repository, self.setting, conduct, report);
+        if report.notes.len() > NOTES_MOST {
+            report.notes.truncate(notes); // Of a follower that runs for months.
+        }
+        renewed
     }
 
     /// The sets of the chain stand still, as far as that can be asked.
@@ -97,6 +116,7 @@ impl<'a> Home<'a> {
     /// What is taken next stands on nothing that is there.
     pub fn forsake(&mut self) {
         self.foundation.clear();
+        self.tips.clear();
         self.task.goes_on_from(Vec::new());
     }
 
@@ -109,6 +129,7 @@ impl<'a> Home<'a> {
         let mut needs = self.foundation.clone();
         needs.push(record.backup_set_id);
         needs.dedup();
+        self.tips.clone_from(&needs);
         self.task.goes_on_from(needs);
         self.setting.catalogue(self.repository, record.clone(), &mut report.warnings);
         if let Err(error) = self.repository.describe(&record) {

@@ -24,9 +24,10 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::report::Report;
 use crate::repository::format::SetRecord;
-use crate::repository::inventory::{Inventory, StoredSet};
+use crate::repository::inventory::{Inventory, StoredSet, is_of_one_record};
 use crate::repository::task::Task;
 use crate::repository::{self, Repository};
+use crate::units::on_its_line;
 
 /// Which repository, and what this host knows of it.
 #[derive(Clone, Copy)]
@@ -138,15 +139,16 @@ impl Setting<'_> {
     ) -> Result<T> {
         match Task::begin(repository, verb, database, conduct).map_err(|error| conduct.why_halted(error)) {
             Ok(task) => Self::run_as(task, conduct, report, |task, report| {
-                task.lease(sets)?;
+                match task.lease(sets) {
+                    // A tombstone that nobody can read: whether what is read here is to go cannot be told.
+                    Err(error) if is_of_one_record(&error) => report.warnings.push(unheard(&error)),
+                    leased => leased?,
+                }
                 work(report)
             }),
             Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
             Err(error) => {
-                let why = super::media::one_line(&error);
-                report.warnings.push(format!(
-                    "nobody can be told what is read here, and a prune that runs meanwhile may remove it: {why}"
-                ));
+                report.warnings.push(unheard(&error));
                 work(report).map_err(|error| conduct.why_halted(error))
             }
         }
@@ -173,6 +175,11 @@ impl Setting<'_> {
     }
 }
 
+fn unheard(error: &Error) -> String {
+    let why = super::media::one_line(error);
+    format!("nobody can be told what is read here, and a prune that runs meanwhile may remove it: {why}")
+}
+
 fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
     warnings.push(super::media::one_line(&error));
     None
@@ -181,5 +188,10 @@ fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
 /// The title of a set that stands in a record.
 pub(super) fn title(record: &SetRecord) -> String {
     let time = crate::chain::show_time(record.started_at);
-    format!("{} {} of `{}` from {time}", record.kind, record.backup_set_id, record.database)
+    // What a record says anybody may have written.
+    let database = match &record.database[..] {
+        "" => "a database that only its key tells".to_owned(),
+        name => format!("`{}`", on_its_line(name)),
+    };
+    format!("{} {} of {database} from {time}", record.kind, record.backup_set_id)
 }

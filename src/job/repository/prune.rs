@@ -19,6 +19,7 @@ use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use crate::repository::task::Task;
+use crate::units::on_its_line;
 
 /// How often a wait looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(100);
@@ -89,9 +90,13 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
         return Ok(pruned);
     }
     let mut report = Report::default();
+    // On a disk that is full there is room for the words of a prune then.
+    repository.records.free_reserve();
     let done = setting.as_task(&repository, "prune", request.database.clone(), conduct, &mut report, |task, _| {
         confirmed(request, setting, &repository, task, conduct, &mut pruned)
     });
+    repository.records.keep_reserve();
+    let done = done.map_err(making_room);
     pruned.warnings.append(&mut report.warnings);
     done.map(|()| pruned)
 }
@@ -106,15 +111,27 @@ fn confirmed(
 ) -> Result<()> {
     let now = repository.now()?;
     refuse_another(repository, task, now)?;
+    repository.refuse_strange_places()?;
     let sweeper = Sweeper::new(repository, task.id());
     sweeper.end_dead_runs(request.grace, now, &mut pruned.dead_runs)?;
     let listing = sweeper.remove_strays(now, &mut pruned.dead_runs)?;
     let first = planned(request, setting, repository, now, &[], conduct, &mut Pruned::default())?;
+    // What is not whole because a disk is not mounted would go, and leave its families on that disk.
+    first.inventory.strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&repository.name)))?;
     first.inventory.record_what_has_none(repository)?;
     sweeper.remove_beside(&first.inventory.sets, &listing)?;
-    let doomed: HashSet<Uuid> = first.doomed().map(|set| set.record.backup_set_id).collect();
+    let mut doomed: HashSet<Uuid> = HashSet::new();
     for set in first.doomed() {
-        sweeper.bury(set)?;
+        match sweeper.bury(set) {
+            // Dependants come first, so that these can go without those that follow.
+            Err(error) if error.is_lack_of_room() && !doomed.is_empty() => {
+                let why = media::one_line(&error);
+                pruned.warnings.push(format!("more may go, and there was no room to say so ({why}): prune again"));
+                break;
+            }
+            buried => buried?,
+        }
+        doomed.insert(set.record.backup_set_id);
     }
     wait(if doomed.is_empty() { Duration::ZERO } else { request.grace }, conduct)?;
     // Whoever needs one of them has said so by now, or has seen the tombstone.
@@ -157,6 +174,18 @@ fn confirmed(
         }
     }
     sweeper.forget_old_runs(now)
+}
+
+/// What to do where not even the words of a prune find room. The usual hint is for backups.
+fn making_room(error: Error) -> Error {
+    let lacks = error.is_lack_of_room();
+    match error {
+        Error::Io { action, thing, source, .. } if lacks => {
+            let hint = "a prune writes down what is to go before it removes it: make some 100 KiB free there by hand, with files that are not of a repository, and run it again";
+            Error::Io { action, thing, source, hint: hint.into() }
+        }
+        error => error,
+    }
 }
 
 /// A plan, with what it speaks of.
@@ -258,7 +287,7 @@ fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> Ke
         backup_set_id: record.backup_set_id,
         kind: record.kind,
         base: record.base,
-        database: format!("{} {}", record.engine, names.name(record)),
+        database: on_its_line(&format!("{} {}", record.engine, names.name(record))),
         copy_only: record.copy_only,
         started_at: record.started_at,
         finished_at: Some(set.stored_at),

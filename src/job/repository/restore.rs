@@ -14,6 +14,11 @@ use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::inventory::StoredSet;
 
+/// What is to be known between two steps of a restore.
+const UNLEASED: &str = "until the next step nobody keeps the sets that it will need: prune goes by its rules";
+/// What to do where it went by them.
+const PRUNED_BETWEEN: &str = "what prune has removed since the last step is gone here: name a copy of it with --from, or begin anew with --no-recovery --replace";
+
 /// Restores the database of this name and fills `report`, also when it fails.
 ///
 /// # Errors
@@ -31,7 +36,8 @@ pub fn run(
         None => Chosen::among(of_database(&inventory.sets, database)?, &request.reading, &repository, report)?,
         Some(standing) => {
             let sets = of_database(&inventory.sets, database.or(standing.database.as_deref()))?;
-            Chosen::next(sets, &standing, &request.reading, &repository, report)?
+            let next = Chosen::next(sets, &standing, &request.reading, &repository, report);
+            next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }
     };
     let request = Request { reading: chain.reading.clone(), ..request.clone() };
@@ -41,6 +47,9 @@ pub fn run(
     let ids = chain.ids();
     setting.as_reader(&repository, ("restore", chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);
+        if done.is_ok() && request.recovery == restore::Recovery::Later {
+            report.notes.push(UNLEASED.into());
+        }
         done.map_err(|error| match error {
             error @ fullbore_core::Error::Refused { .. } => error,
             error => with_chain(error, &chain.titles()),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Setting;
 use crate::job::Conduct;
 use crate::repository::format::TaskState;
-use crate::repository::inventory::{KnownTask, tasks};
+use crate::repository::inventory::{KnownTask, readable_tasks};
 use crate::repository::{Repository, task};
 
 /// How long a task has to hear that it is to end: it looks every two seconds, and may wait for its store.
@@ -60,14 +60,14 @@ pub struct ListedTask {
     pub error: Option<String>,
 }
 
-/// All runs, oldest first.
+/// All runs, oldest first; of records that cannot be read a warning.
 ///
 /// # Errors
 /// The repository cannot be reached.
-pub fn list(setting: Setting<'_>, conduct: &Conduct) -> Result<Vec<ListedTask>> {
+pub fn list(setting: Setting<'_>, conduct: &Conduct, warnings: &mut Vec<String>) -> Result<Vec<ListedTask>> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
-    Ok(tasks(&repository)?.iter().map(|task| listed(task, now)).collect())
+    Ok(readable_tasks(&repository, warnings)?.iter().map(|task| listed(task, now)).collect())
 }
 
 /// The run whose id begins so.
@@ -118,12 +118,17 @@ pub fn cancel(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<L
 
 fn find(repository: &Repository, prefix: &str) -> Result<KnownTask> {
     let wanted = prefix.to_ascii_lowercase();
-    let known = tasks(repository)?;
+    let mut unread = Vec::new();
+    let known = readable_tasks(repository, &mut unread)?;
     let mut hits = known.iter().filter(|task| task.record.task.to_string().starts_with(&wanted));
     let thing = format!("task {prefix}");
     match (hits.next(), hits.next()) {
         (Some(one), None) => Ok(one.clone()),
-        (None, _) => Err(Error::refused(thing, "is not known in this repository", "`fullbore tasks` lists them")),
+        (None, _) => {
+            let unread = unread.iter().map(|why| format!("; cannot be read: {why}")).collect::<String>();
+            let why = format!("is not known in this repository{unread}");
+            Err(Error::refused(thing, why, "`fullbore tasks` lists them"))
+        }
         (Some(_), Some(_)) => Err(Error::refused(thing, "fits several tasks", "give more digits of the id")),
     }
 }

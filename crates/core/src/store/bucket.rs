@@ -405,7 +405,7 @@ impl Bucket {
     /// Begins an object of the media set `set`: nobody sees it before it is completed.
     pub fn begin(&self, key: &str, set: &str) -> Result<Upload> {
         let path = self.path(key)?;
-        let once = || self.client.begin(&path, set, &self.control.objects);
+        let once = || self.client.begin(&path, set, &self.control);
         self.ask(key, async {
             let begun = persistently(self.control.patience, once).await;
             begun.map(Upload).map_err(|error| {

@@ -113,9 +113,9 @@ impl Client {
     }
 
     /// Begins an object of the media set `set`; the id of its upload.
-    pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
+    pub async fn begin(&self, path: &Path, set: &str, control: &Control) -> object_store::Result<String> {
         match self {
-            Self::S3(s3) => s3.begin(path, set, objects).await,
+            Self::S3(s3) => s3.begin(path, set, &control.objects, control.lock()).await,
             #[cfg(feature = "azure")]
             Self::Azure(_) => Ok(super::azure::begin(set)),
             #[cfg(feature = "gcs")]

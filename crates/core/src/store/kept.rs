@@ -118,7 +118,7 @@ impl Bucket {
     /// # Errors
     /// The object is not there, or the store does not lock it; the account needs `s3:PutObjectRetention`.
     pub fn extend_lock(&self, key: &str) -> Result<bool> {
-        let Some(asked) = &self.control.objects.lock else { return Ok(false) };
+        let Some(asked) = self.control.lock() else { return Ok(false) };
         let action = "make the lock longer of";
         let now = self.retention(key)?;
         if now.as_ref().is_some_and(|(_, until)| *until >= asked.until) {
@@ -181,7 +181,7 @@ impl Bucket {
 
     /// Refuses a lock in a bucket that has none, before anything is written.
     pub(crate) fn check_lockable(&self) -> Result<()> {
-        let Some(lock) = &self.control.objects.lock else { return Ok(()) };
+        let Some(lock) = self.control.lock() else { return Ok(()) };
         let answer = self.tells("", Method::GET, &[("object-lock", "")], "ask for Object Lock in")?;
         let now = answer.date().unwrap_or_else(Timestamp::now);
         if lock.until <= now {
@@ -236,7 +236,7 @@ impl Bucket {
         {
             return Err(self.ignores_encryption(key, &kept));
         }
-        let Some(asked) = &objects.lock else { return Ok(()) };
+        let Some(asked) = self.control.lock() else { return Ok(()) };
         let lock = if kept.lock.is_some() { kept.lock } else { self.retention(key)? };
         let is_kept = |(mode, until): &(String, Timestamp)| {
             mode.eq_ignore_ascii_case(&asked.mode.to_string()) && *until >= asked.until

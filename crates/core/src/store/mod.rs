@@ -25,7 +25,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,21 @@ const LAST_PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(100);
 /// How the variables begin that say where stores are, and with which keys.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+/// How those of them begin that say which account is meant, and where: a profile that is named takes their place.
+const OF_AN_ACCOUNT: [&str; 12] = [
+    "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_SECURITY_TOKEN",
+    "AWS_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT",
+    "AWS_ROLE_",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_",
+];
 /// Where Google's own libraries find an emulator.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 /// Threads that carry requests out. They hash and encrypt as well: one is not enough for two fast devices.
@@ -69,12 +84,14 @@ struct Control {
     patience: Duration,
     /// Variables as in the environment, by their names.
     settings: Vec<(String, String)>,
-    /// How families are to be kept.
+    /// How families are to be kept; of a lock [`lock`](Control::lock) says until when.
     objects: ObjectOptions,
+    /// Until when objects are locked that are begun now, in seconds since 1970: a job that goes on for long moves it.
+    locked_until: AtomicI64,
     /// How often requests have been stopped.
-    stopped: watch::Sender<u64>,
+    stopped: Arc<watch::Sender<u64>>,
     /// Not 0 once a signal has come.
-    signal: OnceLock<Arc<AtomicUsize>>,
+    signal: Arc<OnceLock<Arc<AtomicUsize>>>,
 }
 
 #[derive(Default)]
@@ -103,16 +120,20 @@ impl Stores {
     /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`, `AZURE_…`, `GOOGLE_…`), which give a request so long, all
     /// its retries included.
     pub fn of_environment(patience: Duration) -> Self {
-        Self::of_environment_keeping(patience, ObjectOptions::default())
+        Self::of_environment_keeping(patience, ObjectOptions::default(), None)
     }
 
-    /// The same, which keep families as `objects` says.
-    pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions) -> Self {
+    /// The same, which keep families as `objects` says. With a profile that is named its keys, its region and its endpoint alone count.
+    pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions, profile: Option<&str>) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
         let ours =
             |name: &str| name == "HOME" || name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
-        let settings = variables.filter(|(name, _)| ours(name)).collect();
+        let mut settings: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
+        if let Some(profile) = profile {
+            settings.retain(|(name, _)| !OF_AN_ACCOUNT.iter().any(|start| name.starts_with(start)));
+            settings.push(("AWS_PROFILE".into(), profile.into()));
+        }
         Self::keeping(patience, settings, objects)
     }
 
@@ -123,8 +144,25 @@ impl Stores {
 
     /// With these variables, keeping families as `objects` says.
     pub fn keeping(patience: Duration, settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
-        let control = Control { patience, stopped: watch::Sender::new(0), signal: OnceLock::new(), settings, objects };
+        let locked_until = AtomicI64::new(objects.lock.as_ref().map_or(0, |lock| lock.until.as_second()));
+        let (stopped, signal) = (Arc::new(watch::Sender::new(0)), Arc::default());
+        let control = Control { patience, stopped, signal, settings, objects, locked_until };
         Self { control: Arc::new(control), open: Arc::default() }
+    }
+
+    /// These stores, whose requests end whenever those of `other` do: of one job that needs two accounts. To be said before a bucket is asked for.
+    #[must_use]
+    pub fn ending_with(mut self, other: &Self) -> Self {
+        if let Some(control) = Arc::get_mut(&mut self.control) {
+            control.stopped = Arc::clone(&other.control.stopped);
+            control.signal = Arc::clone(&other.control.signal);
+        }
+        self
+    }
+
+    /// True when these may be other stores than `other`, at another endpoint or of another account: what has one name is not one thing then.
+    pub fn differ_from(&self, other: &Self) -> bool {
+        self.control.settings != other.control.settings
     }
 
     /// The bucket of that name, at the endpoint and with the credentials of the environment. Asks the store nothing.
@@ -148,7 +186,12 @@ impl Stores {
 
     /// Until when objects are locked that are written now; nothing: they are not.
     pub fn locks_until(&self) -> Option<jiff::Timestamp> {
-        self.control.objects.lock.as_ref().map(|lock| lock.until)
+        self.control.lock().map(|lock| lock.until)
+    }
+
+    /// Objects that are begun from now on are locked until then, in whole seconds, where they are locked at all.
+    pub fn lock_until(&self, until: jiff::Timestamp) {
+        self.control.locked_until.store(until.as_second(), Ordering::Relaxed);
     }
 
     /// Ends every request that is under way, except those that tidy up.
@@ -163,6 +206,13 @@ impl Stores {
 }
 
 impl Control {
+    /// The lock of objects that are begun now.
+    fn lock(&self) -> Option<ObjectLock> {
+        let asked = self.objects.lock.as_ref()?;
+        let until = jiff::Timestamp::from_second(self.locked_until.load(Ordering::Relaxed));
+        Some(ObjectLock { mode: asked.mode, until: until.unwrap_or(asked.until) })
+    }
+
     /// Waits for an answer, at most for the job's patience; [`Error::Halted`] when the job is stopped.
     async fn answered<T>(&self, thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         match self.unless_stopped(tokio::time::timeout(self.patience, work)).await? {

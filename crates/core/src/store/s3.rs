@@ -32,7 +32,10 @@ const CHECKSUMS: &str = "AWS_CHECKSUM_ALGORITHM";
 pub(super) struct S3 {
     pub store: AmazonS3,
     /// The same store, which says with each request what checksums its parts will have, and asks for a lock: for those alone that begin an object.
-    beginning: AmazonS3,
+    /// And with which lock that is.
+    beginning: Mutex<(Option<ObjectLock>, AmazonS3)>,
+    /// What that is made of again when the lock is another one.
+    builder: AmazonS3Builder,
     /// What is asked for with each object: by an option, or by the environment.
     pub encryption: Option<Encryption>,
     pub parts_most: u64,
@@ -75,19 +78,35 @@ impl S3 {
         };
         let anonymous = says(AmazonS3ConfigKey::SkipSignature, "true");
         let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
-        let mut said = multipart::beginning();
-        said.extend(control.objects.lock.as_ref().map(lock_headers).unwrap_or_default());
         // The checksum of small objects, which costs a tenth of the hash that a signature wants. Parts have another, of which the crate knows nothing.
         let store = build(builder.clone().with_checksum_algorithm(Checksum::CRC64NVME))?;
-        let beginning = build(builder.with_client_options(options.clone().with_default_headers(said)))?;
+        let lock = control.lock();
+        let beginning = build(saying(&builder, &options, lock.as_ref()))?;
+        let beginning = Mutex::new((lock, beginning));
         let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
         let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
         let signed = Mutex::default();
-        Ok(Self { store, beginning, encryption, parts_most, options, manners, anonymous, signed })
+        Ok(Self { store, beginning, builder, encryption, parts_most, options, manners, anonymous, signed })
+    }
+
+    /// Who begins objects that get this lock.
+    fn beginning(&self, lock: Option<ObjectLock>) -> object_store::Result<AmazonS3> {
+        let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        if beginning.0 != lock {
+            let made = saying(&self.builder, &self.options, lock.as_ref()).build()?;
+            *beginning = (lock, made);
+        }
+        Ok(beginning.1.clone())
     }
 
     /// Begins an object of the media set `set`.
-    pub async fn begin(&self, path: &Path, set: &str, objects: &ObjectOptions) -> object_store::Result<String> {
+    pub async fn begin(
+        &self,
+        path: &Path,
+        set: &str,
+        objects: &ObjectOptions,
+        lock: Option<ObjectLock>,
+    ) -> object_store::Result<String> {
         if self.anonymous {
             let source = "<Code>AnonymousWrite</Code>".into();
             return Err(StoreError::PermissionDenied { path: path.to_string(), source });
@@ -99,7 +118,7 @@ impl S3 {
         let mut tags = TagSet::default();
         objects.tags.iter().for_each(|(key, value)| tags.push(key, value));
         let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
-        self.beginning.create_multipart_opts(path, options).await
+        self.beginning(lock)?.create_multipart_opts(path, options).await
     }
 
     /// Uploads part `number`, from 0; one try.
@@ -137,6 +156,13 @@ impl S3 {
         }
         Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.manners.clone())?))))
     }
+}
+
+/// A client whose requests say what belongs to those that begin an object.
+fn saying(builder: &AmazonS3Builder, options: &ClientOptions, lock: Option<&ObjectLock>) -> AmazonS3Builder {
+    let mut said = multipart::beginning();
+    said.extend(lock.map(lock_headers).unwrap_or_default());
+    builder.clone().with_client_options(options.clone().with_default_headers(said))
 }
 
 /// Whom to trust besides the authorities that the machine trusts.

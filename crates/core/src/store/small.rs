@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 const AT_ONCE: usize = 64;
 /// The metadata of a small object that tells the CRC-32C of its bytes, in hexadecimal digits.
 const CHECKSUM: &str = "fullbore-crc32c";
+/// What is said of bytes that do not have it, and stay so.
+const CHANGED: &str = "its bytes are not those that were written: they were changed on their way, or in the store";
 
 fn digits(bytes: &[u8]) -> String {
     format!("{:08x}", crc32c(bytes))
@@ -32,9 +34,7 @@ impl Bucket {
     /// Refuses bytes that are not those that were written, so that they are asked for again. What somebody else wrote has no checksum.
     fn checked(&self, bytes: Bytes, attributes: &Attributes) -> object_store::Result<Bytes> {
         match attributes.get(&self.client.metadata(CHECKSUM)) {
-            Some(written) if written.as_ref() != digits(&bytes) => Err(generic(
-                "its bytes are not those that were written: they were changed on their way, or in the store",
-            )),
+            Some(written) if written.as_ref() != digits(&bytes) => Err(generic(CHANGED)),
             _ => Ok(bytes),
         }
     }
@@ -100,10 +100,15 @@ impl Bucket {
                 Err(error) => Err(error),
             }
         };
-        let found = persistently(self.control.patience, once).await;
-        found.map_err(|error| explained("read", &self.url(key), &error))?.map_err(|size| {
+        let found = persistently(self.control.patience, once).await.map_err(|error| match error.to_string() {
+            text if text.contains(CHANGED) => {
+                Error::incomplete(self.url(key), CHANGED, "look at it, and remove it: other objects tell the same")
+            }
+            _ => explained("read", &self.url(key), &error),
+        });
+        found?.map_err(|size| {
             let why = format!("has {size} bytes, where at most {most} were expected");
-            Error::refused(self.url(key), why, "it was not written by fullbore: look at it, and remove it")
+            Error::incomplete(self.url(key), why, "it was not written by fullbore: look at it, and remove it")
         })
     }
 }

@@ -1,0 +1,112 @@
+//! Whether the places that this host names are those into which sets were written: a disk that is not mounted leaves an empty directory, another
+//! account an empty prefix, and another host may name more of them. The records tell.
+
+use std::collections::BTreeMap;
+
+use fullbore_core::device::{Device, Place};
+use fullbore_core::{Error, Result};
+
+use super::Repository;
+use super::format::{self, FamilyRecord, SetRecord};
+use super::inventory::ids_of;
+
+/// So many of the newest sets are asked before something is written: a place that holds nothing of them is no place of theirs.
+const ASKED: usize = 16;
+
+/// What stands against a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strange {
+    /// The place, or the repository.
+    pub thing: String,
+    /// Why it is none of those that sets were written into.
+    pub why: String,
+    /// The next step.
+    pub hint: &'static str,
+}
+
+impl Strange {
+    /// It in one line.
+    pub fn line(&self) -> String {
+        format!("`{}` {}", self.thing, self.why)
+    }
+
+    /// It as an error, of the repository of this name.
+    pub fn refusal(&self, name: &str) -> Error {
+        Error::refused(format!("--repo {name}: {}", self.thing), &self.why, self.hint)
+    }
+}
+
+/// What stands against `places` by these records; `holds` tells whether a family is there. The first place holds the records: it is the right one.
+///
+/// # Errors
+/// Those of `holds`.
+pub fn strange<'a>(
+    places: &[Device],
+    records: impl IntoIterator<Item = &'a SetRecord>,
+    mut holds: impl FnMut(&FamilyRecord) -> Result<bool>,
+) -> Result<Vec<Strange>> {
+    let mut recorded: BTreeMap<usize, Vec<&FamilyRecord>> = BTreeMap::new();
+    for family in records.into_iter().flat_map(|record| &record.families).filter(|family| family.place > 0) {
+        recorded.entry(family.place).or_default().push(family);
+    }
+    let mut found = Vec::new();
+    for (&at, families) in &recorded {
+        let Some(place) = places.get(at) else {
+            let hint = "name all places of the repository, in their order, in fullbore.toml, as on the other hosts";
+            let why = format!(
+                "is one of {} places that are named here, and sets are recorded with families in place {}",
+                places.len(),
+                at + 1
+            );
+            found.push(Strange { thing: places[0].to_string(), why, hint });
+            break;
+        };
+        let mut there = false;
+        for family in families {
+            there = there || holds(family)?;
+        }
+        if !there {
+            let (asks, hint) = match place.place() {
+                Place::Prefix { .. } => (
+                    "is it the right bucket and prefix, and the right account?",
+                    "name the places in the same order on every host; if that one was emptied, begin a new repository: what is whole in this one can be restored still",
+                ),
+                _ => (
+                    "is its disk not mounted?",
+                    "mount it, and name the places in the same order on every host; if that disk is lost, begin a new repository in other directories: what is whole in this one can be restored still",
+                ),
+            };
+            let many = if families.len() == 1 { "the family that is" } else { "the families that are" };
+            found.push(Strange {
+                thing: place.to_string(),
+                why: format!("holds none of {many} recorded there: {asks}"),
+                hint,
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl Repository {
+    /// Refuses to write where this host's places are not those of the newest sets.
+    ///
+    /// # Errors
+    /// They are not, or the repository cannot be reached.
+    pub fn refuse_strange_places(&self) -> Result<()> {
+        let going = ids_of(self, "tombstones/")?;
+        let mut listed = self.records.list("sets/")?;
+        listed.retain(|entry| going.iter().all(|id| format!("{id}.json") != entry.name));
+        listed.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
+        let names: Vec<String> = listed.iter().take(ASKED).map(|entry| format!("sets/{}", entry.name)).collect();
+        let mut records = Vec::new();
+        for (name, bytes) in names.iter().zip(self.records.read_many(&names)?) {
+            // What cannot be read, or is gone by now, is for others to say.
+            let Ok(Some(bytes)) = bytes else { continue };
+            records.extend(format::decode::<SetRecord>(&self.records.shown(name), &bytes).ok());
+        }
+        // A name that was forged leads nowhere.
+        let holds = |family: &FamilyRecord| family.device(&self.places).map_or(Ok(false), |_| self.holds(family));
+        let strange = strange(&self.places, &records, holds)?;
+        strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&self.name)))
+    }
+}
