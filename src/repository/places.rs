@@ -1,7 +1,7 @@
 //! Whether the places that this host names are those into which sets were written: a disk that is not mounted leaves an empty directory, another
 //! account an empty prefix, and another host may name more of them. The records tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::{Error, Result};
@@ -56,7 +56,7 @@ pub fn strange<'a>(
             let why = format!(
                 "is one of {} places that are named here, and sets are recorded with families in place {}",
                 places.len(),
-                at + 1
+                at.saturating_add(1)
             );
             found.push(Strange { thing: places[0].to_string(), why, hint });
             break;
@@ -69,19 +69,18 @@ pub fn strange<'a>(
             let (asks, hint) = match place.place() {
                 Place::Prefix { .. } => (
                     "is it the right bucket and prefix, and the right account?",
-                    "name the places in the same order on every host; if that one was emptied, begin a new repository: what is whole in this one can be restored still",
+                    "name the places in the same order on every host; if that one was emptied, begin a new repository, or remove the records of the sets that were there (.fullbore/sets/ID.json, which `fullbore list` names): what is whole can be restored still",
                 ),
                 _ => (
                     "is its disk not mounted?",
-                    "mount it, and name the places in the same order on every host; if that disk is lost, begin a new repository in other directories: what is whole in this one can be restored still",
+                    "mount it, and name the places in the same order on every host; if that disk is lost, begin a new repository in other directories, or remove the records of the sets that were on it (.fullbore/sets/ID.json, which `fullbore list` names): what is whole can be restored still",
                 ),
             };
-            let many = if families.len() == 1 { "the family that is" } else { "the families that are" };
-            found.push(Strange {
-                thing: place.to_string(),
-                why: format!("holds none of {many} recorded there: {asks}"),
-                hint,
-            });
+            let lacks = match families.len() {
+                1 => "does not hold the family that is",
+                _ => "holds none of the families that are",
+            };
+            found.push(Strange { thing: place.to_string(), why: format!("{lacks} recorded there: {asks}"), hint });
         }
     }
     Ok(found)
@@ -93,9 +92,9 @@ impl Repository {
     /// # Errors
     /// They are not, or the repository cannot be reached.
     pub fn refuse_strange_places(&self) -> Result<()> {
-        let going = ids_of(self, "tombstones/")?;
+        let going: HashSet<String> = ids_of(self, "tombstones/")?.iter().map(|id| format!("{id}.json")).collect();
         let mut listed = self.records.list("sets/")?;
-        listed.retain(|entry| going.iter().all(|id| format!("{id}.json") != entry.name));
+        listed.retain(|entry| !going.contains(&entry.name));
         listed.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
         let names: Vec<String> = listed.iter().take(ASKED).map(|entry| format!("sets/{}", entry.name)).collect();
         let mut records = Vec::new();

@@ -101,6 +101,25 @@ fn a_host_that_names_fewer_places_is_told_so_before_it_writes() {
 }
 
 #[test]
+fn where_a_disk_is_lost_for_good_the_repository_goes_on_without_the_records_of_its_sets() {
+    let world = world();
+    unmount(&world);
+    let line = "backup sqlite:app.db --repo night";
+    world.run(line).refused(1, "b/", "is its disk not mounted?").says(&[".fullbore/sets/ID.json"]);
+    fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
+    world.run(line).done();
+    world.run("restore --repo night --into sqlite:copy.db").with_code(0);
+    world.assert_copy();
+    // Any number may stand in a record that somebody has forged.
+    let (name, mut record) = record_of(&world, 0);
+    record["families"][1]["place"] = u64::MAX.into();
+    world.write(&name, record.to_string().as_bytes());
+    fs::remove_dir_all(world.at("state")).unwrap();
+    world.run(line).refused(1, "a/", "sets are recorded with families in place");
+    world.run("list --repo night").with_code(4);
+}
+
+#[test]
 fn a_place_that_holds_one_family_of_many_is_no_other_place() {
     let world = world();
     let name = families(&world, "b").remove(0);

@@ -16,8 +16,8 @@ use crate::repository::{self, Repository};
 
 /// The only engine whose log is followed.
 const ENGINE: &str = "sqlite";
-/// So many notes of a follower are enough.
-const NOTES_MOST: usize = 20;
+/// So many notes, and so many warnings, of a follower are enough.
+const REMARKS_MOST: usize = 100;
 
 /// Follows a log into a repository until it is asked to end; see [`log::follow`].
 ///
@@ -93,10 +93,13 @@ impl<'a> Home<'a> {
     /// # Errors
     /// The store does not do it.
     pub fn renew_locks(&self, conduct: &Conduct, report: &mut Report) -> Result<()> {
-        let notes = report.notes.len();
-        let renewed = renew_locks(&self.tips, self.repository, self.setting, conduct, report);
-        if report.notes.len() > NOTES_MOST {
-            report.notes.truncate(notes); // Of a follower that runs for months.
+        let mut said = Report::default();
+        let renewed = renew_locks(&self.tips, self.repository, self.setting, conduct, &mut said);
+        // A follower runs for months.
+        for (known, more) in [(&mut report.notes, said.notes), (&mut report.warnings, said.warnings)] {
+            let room = REMARKS_MOST.saturating_sub(known.len());
+            let new: Vec<String> = more.into_iter().filter(|text| !known.contains(text)).take(room).collect();
+            known.extend(new);
         }
         renewed
     }
