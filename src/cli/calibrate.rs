@@ -178,6 +178,7 @@ fn row(cell: &Cell) -> [String; 7] {
     let order = match shape.order {
         Order::Sequential => "sequential",
         Order::Random => "random",
+        Order::Files => "small files",
     };
     let way = match shape.way {
         Way::Read => "read",
@@ -188,7 +189,7 @@ fn row(cell: &Cell) -> [String; 7] {
     let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
     let sync = median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
     [
-        format!("{order} {way}{how}"),
+        if shape.order == Order::Files { format!("{order}, one by one") } else { format!("{order} {way}{how}") },
         show_bytes(shape.block_bytes),
         shape.queue_depth.to_string(),
         shape.streams.to_string(),

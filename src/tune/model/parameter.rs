@@ -38,6 +38,8 @@ pub enum Parameter {
     Start,
     /// Seconds for the commit of a stripe.
     Commit,
+    /// Seconds for one file of the database, read or made, besides its bytes.
+    File(Way),
 }
 
 impl Parameter {
@@ -45,7 +47,7 @@ impl Parameter {
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Ceiling(_, _, CeilingPart::StreamRate | CeilingPart::TotalRate) => "bytes/s",
-            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start | Self::Commit => "s",
+            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start | Self::Commit | Self::File(_) => "s",
             Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Moving(_) => "s/byte",
             Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
         }
@@ -92,6 +94,7 @@ impl Parameter {
             Self::Moving(Way::Write) => Some(&mut path.machine.write),
             Self::Start => Some(&mut path.fixed.start),
             Self::Commit => Some(&mut path.fixed.commit),
+            Self::File(way) => Some(path.fixed.of_file_mut(*way)),
         }
     }
 }
