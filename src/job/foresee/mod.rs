@@ -142,6 +142,11 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
     let mut made = profile.path_between(&Whereabouts::At(database), &media, transfer_bytes);
     write_no_zeros(&mut made.path, source.written_share);
+    if source.besides.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
+        let files = source.besides.files;
+        let why = format!("what a small file costs was not measured, and a restore makes {files}: it takes longer");
+        made.unknown.push(format!("{why}; fullbore calibrate --name {} measures it", profile.name));
+    }
     for codec in &mut made.path.codecs {
         if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
             codec.stored_share = *stored;

@@ -12,9 +12,9 @@ use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
 use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest, usual};
 use super::stream::Window;
-use super::{Request, in_memory};
+use super::{Request, in_memory, small_files};
 use crate::job::Conduct;
-use crate::tune::profile::{BothRound, Cell, CodecCell, Profile, Round, Shape, Together, Use, Way, WorkCell};
+use crate::tune::profile::{BothRound, Cell, CodecCell, Order, Profile, Round, Shape, Together, Use, Way, WorkCell};
 use crate::units::show_bytes;
 
 /// How long a round in memory is at least and at most.
@@ -153,7 +153,11 @@ impl<'a> Run<'a> {
     /// One round of each; false when `most` of the time is over before the last.
     fn pass(&mut self, probes: &[Probe], most: Duration) -> Result<bool> {
         for probe in probes {
-            let length = if probe.is_in_memory() { self.pace.length } else { Window::whole(&self.pace) };
+            let length = match probe {
+                Probe::Cell(_, shape) if shape.order == Order::Files => small_files::length(&self.pace),
+                probe if probe.is_in_memory() => self.pace.length,
+                _ => Window::whole(&self.pace),
+            };
             if self.begun.elapsed().saturating_add(length) > most {
                 return Ok(false);
             }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore_core::{Error, Result};
 
@@ -26,6 +26,11 @@ pub(super) fn shape() -> Shape {
     Shape { way: Way::Write, order: Order::Files, block_bytes: BYTES, queue_depth: 1, streams: 1, direct: false }
 }
 
+/// How long a round is.
+pub(super) fn length(pace: &Pace<'_>) -> Duration {
+    LEAD_IN + pace.on_device * LONGER
+}
+
 /// One round in `directory`: the syncs that end after the lead-in of a device. Making and writing files is the page cache's, and does not count.
 /// No file of it has a name.
 ///
@@ -33,7 +38,7 @@ pub(super) fn shape() -> Shape {
 /// A file cannot be made there, or not be written.
 pub(super) fn round(directory: &Path, pace: &Pace<'_>) -> Result<Option<Round>> {
     let (begun, processor) = (Instant::now(), thread_seconds());
-    let until = begun + LEAD_IN + pace.on_device * LONGER;
+    let until = begun + length(pace);
     let (mut synced, mut counted, mut seconds) = (0_u64, 0_u64, 0.0);
     // Of a round in which all is too early the last file counts.
     let mut last = None;
@@ -77,8 +82,6 @@ fn batch(directory: &Path) -> Result<Vec<ProbeFile>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::job::Conduct;
 
