@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Foresees what backups and restores will take, writes that down, and then looks what they took.
 
-    bench/foresee/compare.py                       40 configurations, 128 and 384 MiB: about 35 minutes
-    bench/foresee/compare.py --count 8             a pilot
+    bench/foresee/compare.py                       40 configurations, 28 of SQLite and 12 of MariaDB, 128 and 384 MiB
+    bench/foresee/compare.py --engines mariadb-11.8=6 mariadb-10.11=6    those of MariaDB
+    bench/foresee/compare.py --engines sqlite=8    a pilot
     bench/foresee/compare.py --only c03 c17        these of them
+    bench/foresee/compare.py --check               looks at itself: nothing is measured
     bench/foresee/compare.py --volumes uncapped --sizes 512 1024    the disk as it is
     bench/foresee/compare.py --seed 7              others
     bench/foresee/compare.py --resume DIR          what a run that was stopped with --keep has left to do
@@ -15,6 +17,10 @@ synced, before the first run begins; its SHA-256 is in the result. Then each con
 wrote, in four rounds, each in another random order: page cache dropped before each run, the first round discarded. What counts is the time
 of the whole process, from its start to its end, as somebody with a clock sees it; the median of the rounds is compared with P50, and
 with the interval from P10 to P90. Predictions know nothing of the runs: the catalog is an empty one of its own.
+
+A MariaDB is a real server (tests/servers/install first) with its data directory on the volume of the database: filled once, idle while it is
+backed up, and stopped while others are measured. It is started without caps, because a start is nothing that is foreseen. Its restore is that of
+the directory; what the server does when it starts there comes after it.
 
 Run it as root on a quiet machine. Results: bench/results/foresee-DATE.json and .md. Only the standard library is used.
 """
@@ -35,21 +41,33 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
+import check  # noqa: E402
+import databases  # noqa: E402
 import draw  # noqa: E402
 import shown  # noqa: E402
 from measure import MIB, ROOT, TARGET, drop_caches, machine, remove, say  # noqa: E402
 from volumes import CAPPED, PROFILES, Volumes, missing  # noqa: E402
 
 ROUNDS = 4
+# The forty of the proof.
+DRAWN = {"sqlite": 28, "mariadb-11.8": 6, "mariadb-10.11": 6}
 # Room beside databases, restored databases and sets: the file system itself, and what calibration writes.
 BESIDE = 192 * MIB
 # Calibration may write so much in each volume.
 CALIBRATION_SPACE = 384 * MIB
 
 
+def engine_and_count(text):
+    name, _, count = text.partition("=")
+    if name not in databases.ENGINES or not count.isdigit():
+        raise argparse.ArgumentTypeError(f"{text}: write one of {', '.join(databases.ENGINES)}, and how many: sqlite=28")
+    return name, int(count)
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=40, help="configurations (40)")
+    parser.add_argument("--engines", type=engine_and_count, nargs="+", default=list(DRAWN.items()), metavar="NAME=N",
+                        help=f"configurations of each ({' '.join(f'{name}={count}' for name, count in DRAWN.items())})")
     parser.add_argument("--seed", type=int, default=6, help="what they are drawn from (6)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 384], metavar="MIB", help="of the databases (128 384)")
     parser.add_argument("--volumes", nargs="+", choices=PROFILES, default=CAPPED, metavar="NAME",
@@ -64,7 +82,9 @@ def arguments():
     parser.add_argument("--estimator", help="another fullbore, which foresees: to try a model without a release build (that of --fullbore)")
     parser.add_argument("--testdata", default=os.path.join(TARGET, "release", "fullbore-testdata"))
     parser.add_argument("--name", help="of the result (foresee-DATE)")
+    parser.add_argument("--check", action="store_true", help="look at what is drawn, summed up and shown; measure nothing")
     options = parser.parse_args()
+    options.engines = dict(options.engines)
     if options.rounds < 2:
         parser.error("--rounds: the first is discarded, so 2 at least")
     return options
@@ -73,9 +93,14 @@ def arguments():
 class Comparison:
     """Databases on one volume, media on the other, and all that is asked of fullbore there."""
 
-    def __init__(self, options, work, volumes):
+    def __init__(self, options, work, volumes, configurations):
         self.options, self.work, self.volumes = options, work, volumes
-        self.media, self.target = os.path.join(volumes.media.path, "set"), os.path.join(volumes.database.path, "restored.db")
+        # Of each engine the sizes that are asked for.
+        self.sizes = {}
+        for one in configurations:
+            self.sizes.setdefault(one["engine"], set()).add(one["size_mib"])
+        self.databases = {engine: databases.database(engine, volumes.database.path, options.testdata) for engine in self.sizes}
+        self.media = os.path.join(volumes.media.path, "set")
         self.key = os.path.join(work, "key")
         self.environment = {**os.environ, "XDG_CONFIG_HOME": os.path.join(work, "config")}
         self.runs_file = os.path.join(work, "runs.jsonl")
@@ -96,27 +121,38 @@ class Comparison:
         if not os.path.exists(self.key):
             self.fullbore("key", "new", self.key, "--no-recovery")
         self.volumes.become(None)
-        for size in self.options.sizes:
-            subprocess.run([self.options.testdata, "make", self.database(size), "--size", f"{size}MiB"], check=True, stdout=sys.stderr)
+        for engine, sizes in self.sizes.items():
+            for size in sorted(sizes):
+                self.databases[engine].make(size)
 
-    def database(self, size_mib):
-        return os.path.join(self.volumes.database.path, f"data-{size_mib}.db")
+    def source(self, one):
+        """The words for its database, whose server runs then, and no other."""
+        self.volumes.become(None)
+        for engine, other in self.databases.items():
+            if engine != one["engine"]:
+                other.rest()
+        return self.databases[one["engine"]].source(one["size_mib"])
 
     def calibrate(self):
-        """A profile of each kind of volume that was not measured yet."""
-        for name in self.options.volumes:
-            if os.path.exists(os.path.join(self.work, "config", "fullbore", "profiles", f"{name}.json")):
-                continue
-            begun = time.monotonic()
-            self.volumes.become(name)
-            drop_caches()
-            self.fullbore("calibrate", "-q", "--name", name, "--read", self.database(max(self.options.sizes)),
-                          "--write", self.volumes.database.path, "--write", self.volumes.media.path,
-                          "--seconds", str(self.options.calibration_seconds), "--space", str(CALIBRATION_SPACE))
-            say(f"calibrated {name}: {time.monotonic() - begun:.0f} s")
+        """A profile of each kind of volume and of data that was not measured yet; no server runs meanwhile."""
+        for database in self.databases.values():
+            database.rest()
+        for volume in self.options.volumes:
+            for engine, sizes in self.sizes.items():
+                name = databases.profile_name(engine, volume)
+                if os.path.exists(os.path.join(self.work, "config", "fullbore", "profiles", f"{name}.json")):
+                    continue
+                begun = time.monotonic()
+                self.volumes.become(volume)
+                drop_caches()
+                self.fullbore("calibrate", "-q", "--name", name, "--read", self.databases[engine].to_calibrate(max(sizes)),
+                              "--write", self.volumes.database.path, "--write", self.volumes.media.path,
+                              "--seconds", str(self.options.calibration_seconds), "--space", str(CALIBRATION_SPACE))
+                say(f"calibrated {name}: {time.monotonic() - begun:.0f} s")
 
     def foresee(self, one):
-        words = ["estimate", f"sqlite:{self.database(one['size_mib'])}", "--to", self.media + "/", "--profile", one["volume"]]
+        profile = databases.profile_name(one["engine"], one["volume"])
+        words = ["estimate", *self.source(one), "--to", self.media + "/", "--profile", profile]
         words += draw.words(one, draw.SHAPE + draw.OF_BACKUP) + draw.words(one, draw.OF_RESTORE, of_restore=True)
         words += ["--encrypted"] if one["encrypted"] else []
         return json.loads(self.fullbore(*words, "--report", "json", program=self.options.estimator))
@@ -134,7 +170,7 @@ class Comparison:
             text = kept.read()
         kept = json.loads(text)
         if kept["configurations"] != configurations:
-            sys.exit(f"{path}: those are predictions of other configurations; give the --seed, --count and --only that they were made with")
+            sys.exit(f"{path}: those are predictions of other configurations; give the --seed, --engines and --only that they were made with")
         return kept["foreseen"], hashlib.sha256(text).hexdigest()
 
     def timed(self, one, direction, words):
@@ -152,12 +188,12 @@ class Comparison:
                 "limit": verdict.get("limit"), "stored_bytes": account["stored_bytes"], "stages": account["stages"]}
 
     def backup(self, one):
-        words = ["backup", "-q", "--mkdir", f"sqlite:{self.database(one['size_mib'])}", "--to", self.media + "/"]
+        words = ["backup", "-q", "--mkdir", *self.source(one), "--to", self.media + "/"]
         words += draw.words(one, draw.SHAPE + draw.OF_BACKUP) + (["--encrypt-to", self.key + ".pub"] if one["encrypted"] else [])
         return self.timed(one, "backup", words)
 
     def restore(self, one):
-        words = ["restore", "-q", "--from", self.media, "--into", f"sqlite:{self.target}", *draw.words(one, draw.OF_RESTORE)]
+        words = ["restore", "-q", "--from", self.media, "--into", self.databases[one["engine"]].target()[0], *draw.words(one, draw.OF_RESTORE)]
         return self.timed(one, "restore", words + (["--key", self.key] if one["encrypted"] else []))
 
     def run_all(self, configurations):
@@ -192,12 +228,18 @@ class Comparison:
         finally:
             self.volumes.become(None)
             remove(self.media)
-            remove(self.target)
+            remove(self.databases[one["engine"]].target()[1])
         return runs
+
+    def end(self):
+        for database in self.databases.values():
+            database.end()
 
 
 def main():
     options = arguments()
+    if options.check:
+        return check.run()
     if missing():
         sys.exit(f"no volumes of a known speed here: {missing()}")
     # A signal ends it as an exception does: volumes and caps go.
@@ -205,24 +247,29 @@ def main():
         signal.signal(number, lambda *_: sys.exit("ended by a signal"))
     os.makedirs(options.dir, exist_ok=True)
     work = options.resume or tempfile.mkdtemp(prefix="foresee-", dir=options.dir)
-    largest = max(options.sizes) * MIB
-    database_bytes, media_bytes = sum(options.sizes) * MIB + largest + CALIBRATION_SPACE + BESIDE, largest + CALIBRATION_SPACE + BESIDE
+    os.chmod(work, 0o711)  # A server runs as another user.
+    configurations = draw.configurations(options.seed, options.engines, options.sizes, options.volumes)
+    configurations = [one for one in configurations if not options.only or one["id"] in options.only]
+    rooms = {(one["engine"], one["size_mib"]): databases.room(one["engine"], one["size_mib"]) for one in configurations}
+    media_bytes = max(rooms.values()) + CALIBRATION_SPACE + BESIDE
+    database_bytes = sum(rooms.values()) + media_bytes
     if shutil.disk_usage(work).free < database_bytes + media_bytes:
         sys.exit(f"{work}: {(database_bytes + media_bytes) >> 20} MiB free are needed; choose another --dir or smaller --sizes")
     begun = time.monotonic()
-    configurations = draw.configurations(options.seed, options.count, options.sizes, ["sqlite"], options.volumes)
-    configurations = [one for one in configurations if not options.only or one["id"] in options.only]
     host = machine(options.fullbore, work, [])
     try:
         with Volumes(work, database_bytes, media_bytes) as volumes:
-            comparison = Comparison(options, work, volumes)
-            comparison.prepare()
-            comparison.calibrate()
-            foreseen, digest = comparison.foresee_all(configurations)
-            say(f"{len(foreseen)} predictions are on the disk, SHA-256 {digest}")
-            runs = comparison.run_all(configurations)
+            comparison = Comparison(options, work, volumes, configurations)
+            try:
+                comparison.prepare()
+                comparison.calibrate()
+                foreseen, digest = comparison.foresee_all(configurations)
+                say(f"{len(foreseen)} predictions are on the disk, SHA-256 {digest}")
+                runs = comparison.run_all(configurations)
+            finally:
+                comparison.end()
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "minutes": (time.monotonic() - begun) / 60,
-                  "seed": options.seed, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
+                  "seed": options.seed, "engines": options.engines, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
                   "volumes": {name: PROFILES[name] for name in options.volumes}, "predictions_sha256": digest, "configurations": configurations, "foreseen": foreseen,
                   "runs": runs}
         shown.write(result, options.name or f"foresee-{result['date'][:10]}")

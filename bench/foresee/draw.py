@@ -18,16 +18,24 @@ KNOBS = {
 }
 
 
-def configurations(seed, count, sizes, engines, volumes):
-    """`count` different ones; the same for the same arguments."""
-    chance, drawn = random.Random(seed), []
+def configurations(seed, engines, sizes, volumes):
+    """As many different ones of each engine as `engines` says; the same for the same arguments, and those of one engine whatever the others are."""
+    drawn = []
+    for engine, count in engines.items():
+        drawn += of_engine(seed, engine, count, sizes, volumes)
+    for number, one in enumerate(drawn):
+        one["id"] = f"c{number + 1:02}"
+    return drawn
+
+
+def of_engine(seed, engine, count, sizes, volumes):
+    # SQLite was the only one for a time: its draws stay what they were then.
+    chance, drawn = random.Random(seed if engine == "sqlite" else f"{seed} {engine}"), []
     while len(drawn) < count:
-        one = {"engine": chance.choice(engines), "volume": chance.choice(sorted(volumes)), "size_mib": chance.choice(sizes)}
+        one = {"engine": chance.choice([engine]), "volume": chance.choice(sorted(volumes)), "size_mib": chance.choice(sizes)}
         one |= {knob: chance.choice(values) for knob, values in KNOBS.items()}
         if one not in drawn:
             drawn.append(one)
-    for number, one in enumerate(drawn):
-        one["id"] = f"c{number + 1:02}"
     return drawn
 
 

@@ -19,7 +19,7 @@ def rows(result):
             runs = [run for run in result["runs"] if run["id"] == one["id"] and run["direction"] == direction]
             counted = [run for run in runs if run["round"] and "failed" not in run]
             foreseen = result["foreseen"][one["id"]][direction]
-            row = {"id": one["id"], "direction": direction, "foreseen": foreseen, "observed_s": None}
+            row = {"id": one["id"], "engine": one["engine"], "direction": direction, "foreseen": foreseen, "observed_s": None}
             row["failed"] = next((run["failed"] for run in runs if "failed" in run), None)
             if counted and foreseen:
                 times = sorted(run["seconds"] for run in counted)
@@ -40,16 +40,22 @@ def quantile(values, share):
 
 
 def summary(found):
-    """For each direction, and for both: the three figures that are asked for, and which way it errs."""
+    """For each direction, and for both, of all and where there are several of each engine: the three figures that are asked for, and which way it errs."""
+    engines = sorted({row["engine"] for row in found})
+    groups = [("", engines)] + ([(f"{engine}, ", [engine]) for engine in engines] if len(engines) > 1 else [])
     made = {}
-    for name, directions in (*((each, (each,)) for each in DIRECTIONS), ("both", DIRECTIONS)):
-        errors = [row["error"] for row in found if row["direction"] in directions and row["observed_s"]]
-        if errors:
-            covered = [row["covered"] for row in found if row["direction"] in directions and row["observed_s"]]
-            made[name] = {"count": len(errors), "median": statistics.median(map(abs, errors)), "p90": quantile(list(map(abs, errors)), 0.9),
-                          "covered": sum(covered) / len(covered), "bias": statistics.median(errors),
-                          "deviation": deviation(errors)}
+    for prefix, those in groups:
+        for name, directions in (*((each, (each,)) for each in DIRECTIONS), ("both", DIRECTIONS)):
+            of = [row for row in found if row["direction"] in directions and row["engine"] in those and row["observed_s"]]
+            if of:
+                made[prefix + name] = figures(of)
     return made
+
+
+def figures(found):
+    errors = [row["error"] for row in found]
+    return {"count": len(errors), "median": statistics.median(map(abs, errors)), "p90": quantile(list(map(abs, errors)), 0.9),
+            "covered": sum(row["covered"] for row in found) / len(found), "bias": statistics.median(errors), "deviation": deviation(errors)}
 
 
 def deviation(errors):
@@ -67,8 +73,9 @@ def percent(value):
 
 def markdown(result):
     host = result["machine"]
+    engines = ", ".join(f"{count} of {name}" for name, count in result["engines"].items())
     lines = [f"# Foreseen and observed, {result['date']}", "",
-             f"{len(result['configurations'])} configurations drawn with seed {result['seed']}, volumes {', '.join(result['volumes'])}, "
+             f"{len(result['configurations'])} configurations drawn with seed {result['seed']} ({engines}), volumes {', '.join(result['volumes'])}, "
              f"{result['rounds']} counted rounds after one discarded, {result['minutes']:.0f} minutes in all; {host['cpu']}, {host['cores']} cores, "
              f"kernel {host['kernel']}, load at the start {host['load_at_start']:.1f}, commit {host['commit']}, {host['fullbore']}. "
              f"All predictions were on the disk before the first run (SHA-256 `{result['predictions_sha256']}`). By "
@@ -78,12 +85,12 @@ def markdown(result):
         lines.append(f"| {name} | {percent(of['median'])} {met(of['median'], 'median')} | {percent(of['p90'])} {met(of['p90'], 'p90')} | "
                      f"{percent(of['covered'])} {met(of['covered'], 'covered')} | {of['bias']:+.1%} | {of['deviation']:.3f} | {of['count']} |")
     lines += ["", "Wanted: median at most 10 %, 90th percentile at most 25 %, at least 80 % within the interval. An error above 0: foreseen longer than it took.", "",
-              "| | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | limit foreseen | limit observed |",
-              "|---|---|---:|---|---|---:|---:|---:|---|---|"]
+              "| | engine | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | limit foreseen | limit observed |",
+              "|---|---|---|---:|---|---|---:|---:|---:|---|---|"]
     configurations = {one["id"]: one for one in result["configurations"]}
     for row in result["rows"]:
         one, foreseen = configurations[row["id"]], row["foreseen"]
-        start = f"| {row['id']} | {one['volume']} | {one['size_mib']} | {draw.in_words(one)} | {row['direction']} |"
+        start = f"| {row['id']} | {one['engine']} | {one['volume']} | {one['size_mib']} | {draw.in_words(one)} | {row['direction']} |"
         if row["observed_s"] is None:
             lines.append(f"{start} | | | | {row['failed'] or 'not foreseen'} |")
             continue

@@ -18,7 +18,6 @@ import argparse
 import datetime
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -29,16 +28,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 import blocked  # noqa: E402
-from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, Failed, files_under, fio_engine, fio_seconds, machine,  # noqa: E402
+from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, Failed, fio_engine, fio_seconds, machine,  # noqa: E402
                      judged, measure, median_ratio, run_rounds, say, size_of, table, write_results)
+from servers import Server, data_files, fill  # noqa: E402
 
-SERVER = os.path.join(ROOT, "tests", "servers", "server")
 KINDS = ("mariadb-11.8", "mariadb-10.11", "mysql-9")
 CODECS = ("none", "lz4", "zstd:1", "gzip:1")
 PACKERS = {"lz4": "lz4 -1 -c", "zstd:1": "zstd -1 -T2 -c", "gzip:1": "pigz -1 -p 2 -c"}
 PEERS = ("fio", "lz4", "zstd", "pigz")
-# Bytes of a row, about; a table is filled with as many as its share needs.
-ROW_BYTES = 420
 
 
 def arguments():
@@ -60,54 +57,6 @@ def arguments():
         options.rounds = 2 if options.quick else 6
     options.server = options.server or ["mariadb-11.8", "mysql-9"]
     return options
-
-
-class Server:
-    """A real server of tests/servers, which ends with this process."""
-
-    def __init__(self, kind, folder, *options, owner=None):
-        self.folder = folder
-        command = [SERVER, "start", kind, "--dir", folder, "--owner", str(owner or os.getpid()), *options]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{kind} does not start: {done.stderr.strip()[-800:]}")
-        self.about = json.loads(done.stdout)
-
-    def client(self):
-        return [self.about["client"], f"--defaults-extra-file={self.about['client_options']}", "--batch", "--skip-column-names"]
-
-    def sql(self, text):
-        done = subprocess.run(self.client(), input=text, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"SQL failed: {done.stderr.strip()[-800:]}")
-        return done.stdout
-
-    def stop(self):
-        subprocess.run([SERVER, "stop", self.folder], check=True, capture_output=True)
-
-
-def fill(server, size, tables):
-    """Tables with text, numbers, dates, a blob that does not compress, and indexes; the same ones in every run."""
-    rows, dice = max(100, size // tables // ROW_BYTES), random.Random(7)
-    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 10))) for _ in range(2000)]
-    seed = ("id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(60), note VARCHAR(400), amount DECIMAL(12,2), "
-            "at DATETIME, mark BINARY(32), KEY (name), KEY (at)")
-    statements = [f"SET sql_log_bin = 0; CREATE DATABASE bench; USE bench; CREATE TABLE seed ({seed}); SET unique_checks = 0;"]
-    for begin in range(0, rows, 500):
-        values = []
-        for number in range(begin, min(begin + 500, rows)):
-            name, note = " ".join(dice.choices(words, k=3)), " ".join(dice.choices(words, k=dice.randint(5, 40)))[:400]
-            mark = "%064x" % dice.getrandbits(256)
-            values.append(f"('{name}', '{note}', {dice.randint(0, 10**9) / 100}, "
-                          f"DATE_ADD('2020-01-01', INTERVAL {number * 37} SECOND), x'{mark}')")
-        statements.append(f"INSERT INTO seed (name, note, amount, at, mark) VALUES {', '.join(values)};")
-    server.sql("\n".join(statements))
-    for number in range(tables - 1):
-        server.sql(f"SET sql_log_bin = 0; USE bench; CREATE TABLE t{number:03} LIKE seed; INSERT INTO t{number:03} SELECT * FROM seed")
-
-
-def data_files(server):
-    return [path for path in files_under(server.about["datadir"]) if path.endswith((".ibd", ".ibu")) or "ibdata" in path]
 
 
 def fullbore_url(kind, server):
@@ -191,7 +140,7 @@ def restore_to_started(options, tool, kind, restored, password, kept, programs):
     begun = time.monotonic()
     server = Server(kind, os.path.join(restored, "server"), "--datadir", data, "--password-file", password)
     print(f"started in {time.monotonic() - begun:.2f} s")
-    subprocess.run([SERVER, "kill", server.folder], check=True, capture_output=True)
+    server.kill()
 
 
 def mysql_cases(server, recipient, work, size):
@@ -321,7 +270,7 @@ def compare(options, kind):
         write_results(name, result, markdown(result))
     finally:
         for server in servers:
-            subprocess.run([SERVER, "kill", server.folder], capture_output=True)
+            server.kill()
         shutil.rmtree(work, ignore_errors=True)
 
 

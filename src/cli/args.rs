@@ -121,7 +121,7 @@ pub struct Backup {
     /// The goal of --auto.
     #[command(flatten)]
     pub goal: GoalFlags,
-    /// Where the files of a server are, for --auto.
+    /// Where the files of a server are, for --auto [default: as it says itself, if that is on this machine].
     #[arg(long, value_name = "PATH", requires = "auto")]
     pub data_path: Option<PathBuf>,
     /// What to store: full; differential (what changed since the full named with --base, or the newest of the repository); log (what was

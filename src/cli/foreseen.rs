@@ -39,7 +39,7 @@ pub struct ForeseenJob {
     /// For a database of this size, e.g. 4TB, whatever it has now.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<String>,
-    /// Where the files of a server are.
+    /// Where the files of a server are [default: as it says itself, if that is on this machine].
     #[arg(long, value_name = "PATH")]
     pub data_path: Option<PathBuf>,
     /// What an hour of this machine costs: adds the cost of each backup.

@@ -1,6 +1,6 @@
 //! What a profile of this machine knows of the way that a job took: its places are those of the job's own account.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -26,6 +26,17 @@ impl Report {
         self.profile = profile;
         self.notes.extend(notes);
         Ok(())
+    }
+
+    /// Where the database is on this machine; or why that is not known, and then there is nothing to compare with.
+    pub fn is_of_database_at(&mut self, found: Result<PathBuf, String>) {
+        match (found, &self.profile) {
+            (Ok(path), _) => self.database_at = Some(path.display().to_string()),
+            (Err(why), Some(profile)) => {
+                self.notes.push(format!("profile `{}` knows no limit of this backup: {why}", profile.name));
+            }
+            (Err(_), None) => {}
+        }
     }
 
     /// Where families are, each place once.
@@ -193,6 +204,22 @@ mod tests {
         assert_eq!(known(&backup(Path::new("/nowhere/app.db"), disk.path(), of_another_disk)).elsewhere, []);
         let full = Report { stored_bytes: u64::MAX, ..report };
         assert_eq!(known(&full).elsewhere, [], "a family has no room there");
+    }
+
+    #[test]
+    fn where_the_database_is_not_known_a_note_says_why_beside_a_profile() {
+        let disk = tempfile::tempdir().unwrap();
+        let number = std::fs::metadata(disk.path()).unwrap().dev();
+        let mut report = backup(disk.path(), disk.path(), vec![written(disk.path(), number)]);
+        report.is_of_database_at(Ok(disk.path().join("app.db")));
+        assert!(report.notes.is_empty() && report.database_at.as_ref().is_some_and(|name| name.ends_with("app.db")));
+        let mut unknown = Report { database_at: None, ..report.clone() };
+        unknown.is_of_database_at(Err("its disk is far away".into()));
+        assert_eq!(unknown.other_side(), [Whereabouts::Unknown]);
+        assert_eq!(unknown.notes, ["profile `night` knows no limit of this backup: its disk is far away"]);
+        let mut alone = Report::begin("backup");
+        alone.is_of_database_at(Err("its disk is far away".into()));
+        assert!(alone.notes.is_empty(), "nobody asked");
     }
 
     #[test]

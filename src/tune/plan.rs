@@ -4,21 +4,21 @@ use fullbore_core::codec::Compression;
 use fullbore_core::plan::{Plan, UnpackPlan};
 use fullbore_core::supply::ranges;
 
-use super::model::{Buffers, Configuration, Direction};
+use super::model::{Besides, Buffers, Configuration, Direction};
 
 /// What a job moves, besides its plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
     /// Plain bytes that pass.
     pub plain_bytes: u64,
-    /// Bytes that are written to the target before.
-    pub bytes_besides: u64,
+    /// What is done besides.
+    pub besides: Besides,
 }
 
 impl Amount {
     /// So many plain bytes, and nothing besides.
     pub fn of(plain_bytes: u64) -> Self {
-        Self { plain_bytes, bytes_besides: 0 }
+        Self { plain_bytes, besides: Besides::default() }
     }
 }
 
@@ -31,7 +31,7 @@ pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount:
     Configuration {
         direction: Direction::Backup,
         plain_bytes: amount.plain_bytes as f64,
-        bytes_besides: amount.bytes_besides as f64,
+        besides: amount.besides,
         stripes: plan.stripes as u64,
         database_streams: plan.readers as u64,
         queue_depth: plan.queue_depth as u64,
@@ -59,7 +59,7 @@ pub fn of_restore(
     Configuration {
         direction: Direction::Restore,
         plain_bytes: amount.plain_bytes as f64,
-        bytes_besides: amount.bytes_besides as f64,
+        besides: amount.besides,
         stripes: families,
         database_streams: plan.writers as u64,
         queue_depth: plan.queue_depth as u64,
@@ -133,8 +133,9 @@ mod tests {
     fn the_codec_of_a_configuration_is_spelled_as_that_of_a_profile() {
         let compression: Compression = "zstd".parse().unwrap();
         let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20).unwrap();
-        let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, bytes_besides: 3 });
-        assert_eq!((made.codec.as_str(), made.direction, made.bytes_besides), ("zstd:1", Direction::Restore, 3.0));
+        let besides = Besides { bytes: 3.0, ..Besides::default() };
+        let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, besides });
+        assert_eq!((made.codec.as_str(), made.direction, made.besides), ("zstd:1", Direction::Restore, besides));
         assert_eq!(made.database_streams, plan.writers as u64);
     }
 }

@@ -26,6 +26,8 @@ mod estimate;
 mod few_threads;
 mod forge;
 mod forged_media;
+#[cfg(any(feature = "mysql", feature = "mariadb"))]
+mod foreseen_servers;
 mod golden;
 mod golden_log;
 #[cfg(all(feature = "mariadb", feature = "mysql"))]

@@ -15,6 +15,7 @@ pub mod sqlite;
 #[cfg(feature = "mysql")]
 pub mod start_check;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fullbore_core::device::without_password;
@@ -46,7 +47,7 @@ pub struct Options {
     /// How many readers there will be: connections, of an engine that has them.
     pub readers: usize,
     /// `--password-file`.
-    pub password_file: Option<std::path::PathBuf>,
+    pub password_file: Option<PathBuf>,
     /// Whether what is stored will be encrypted: an engine that is handed keys refuses otherwise.
     pub media_encrypted: bool,
     /// `--accept-unverified`: goes on with a series of the server that this program is not tested with.
@@ -91,6 +92,17 @@ pub struct Facts {
     pub direct: bool,
 }
 
+/// What a backup and its restore take besides the bytes, for estimates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Besides {
+    /// Files that are read one by one, and made anew one by one: each costs something whatever its size.
+    pub files: u64,
+    /// Bytes of these files that were never written: read as zeros without the disk, and not stored.
+    pub hole_bytes: u64,
+    /// Bytes of a log that pass as well, and that no sample has.
+    pub log_bytes: u64,
+}
+
 /// A snapshot of a database, held open until it is dropped.
 pub trait Session: Send + Sync {
     /// The engine's name, as in the URL and the manifest.
@@ -119,6 +131,17 @@ pub trait Session: Send + Sync {
 
     /// What the report says about it; final once everything has been read.
     fn facts(&self) -> Facts;
+
+    /// The file or directory on this machine that its bytes are read from, by whomever.
+    ///
+    /// # Errors
+    /// Why that is not known, for the user, as `its data directory is on another machine`.
+    fn database_at(&self) -> Result<PathBuf, String>;
+
+    /// What it takes besides its bytes: nothing, of a database in one file.
+    fn besides(&self) -> Besides {
+        Besides::default()
+    }
 }
 
 /// What looks at a set's bytes while it is verified.

@@ -158,7 +158,6 @@ pub fn run_within(
     report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     let path = path_of(&request.source);
-    report.database_at = request.source.starts_with("sqlite:").then(|| path.to_owned());
     let identity =
         // A server is one, whatever account and options it is asked with.
         std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
@@ -342,6 +341,7 @@ fn prepare(
     report: &mut Report,
 ) -> Result<Prepared> {
     let source = session.source();
+    report.is_of_database_at(session.database_at());
     let path = path_of(&request.source);
     let media_set_id = Uuid::now_v7();
     let allocated =

@@ -11,6 +11,7 @@ use super::{Request, Share};
 use crate::job::backup::stripes::part_size;
 use crate::job::reading::unpack_plan;
 use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
+use crate::tune::model::Besides;
 use crate::tune::plan::{Amount, in_ranges, of_backup, of_restore};
 
 /// What differs between candidates.
@@ -85,7 +86,9 @@ fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>],
 /// # Errors
 /// What a plan refuses.
 pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Result<Candidate> {
-    let (compression, amount) = (shape.compression, Amount::of(source.plain_bytes));
+    let compression = shape.compression;
+    let besides = Besides { files: source.besides.files as f64, ..Besides::default() };
+    let amount = Amount { plain_bytes: source.plain_bytes, besides };
     let name = compression.to_string();
     let stored = source.shares.iter().find(|share| share.codec == name).map_or(1.0, |Share { stored, .. }| *stored);
     let per_family = (source.plain_bytes as f64 * stored) as u64 / shape.stripes.max(1) as u64;

@@ -8,7 +8,7 @@ mod sample;
 use std::path::PathBuf;
 
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Device, Place, without_password};
 use fullbore_core::plan::Knobs;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
@@ -98,7 +98,7 @@ fn ground(request: &Request, conduct: &Conduct) -> Result<Ground> {
     let source = open(request, &profile, conduct)?;
     let made = path(request, &profile, &source)?;
     let mut notes: Vec<String> = remark.into_iter().chain(made.unknown).collect();
-    let factor = learned(request, &made.path).unwrap_or_else(|error| {
+    let factor = learned(request, &made.path, &source).unwrap_or_else(|error| {
         notes.push(format!("nothing was learned from earlier runs: {error}"));
         Factor::untried()
     });
@@ -119,7 +119,7 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     let transfer_bytes = request.knobs.transfer_size.bytes();
     let mut source = conduct.heeded(&halt, || {
         let session = fullbore_engines::open(&request.source, &options)?;
-        sample::look(session.source(), session.facts().free_bytes, &codecs, transfer_bytes)
+        sample::look(&*session, &codecs, transfer_bytes)
     })?;
     source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
     if source.plain_bytes == 0 {
@@ -131,17 +131,22 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
 
 /// What the profile knows of this job, with the ratios of this database.
 fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibrated> {
-    let database = match &request.data_path {
-        Some(path) => path.display().to_string(),
-        None if request.source.starts_with("sqlite:") => backup::path_of(&request.source).to_owned(),
-        None => {
-            let hint = "say where its files are: --data-path /var/lib/mysql";
-            return Err(Error::usage(&request.source, "a server does not tell which disk it reads from", hint));
-        }
+    let at = request.data_path.as_ref().map_or_else(|| source.at.clone(), |path| Ok(path.clone()));
+    let unknown = |why: String| {
+        let why = format!("it is not known which disk it is on: {why}");
+        let hint = "say where its files are, or what is as fast as their disk: --data-path PATH";
+        Error::usage(without_password(&request.source), why, hint)
     };
+    let database = at.map_err(unknown)?.display().to_string();
     let media: Vec<Whereabouts> = request.to.iter().map(Whereabouts::of).collect();
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
     let mut made = profile.path_between(&[Whereabouts::At(database)], &media, transfer_bytes);
+    write_no_zeros(&mut made.path, source.written_share);
+    if source.besides.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
+        let files = source.besides.files;
+        let why = format!("what a small file costs was not measured, and a restore makes {files}: it takes longer");
+        made.unknown.push(format!("{why}; fullbore calibrate --name {} measures it", profile.name));
+    }
     for codec in &mut made.path.codecs {
         if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
             codec.stored_share = *stored;
@@ -159,6 +164,18 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
         ));
     }
     Ok(made)
+}
+
+/// The path for plain bytes of which so many are not zero: the others are neither packed nor written to a database.
+fn write_no_zeros(path: &mut Path, written_share: f64) {
+    let ceiling = &mut path.database.write;
+    ceiling.stream_rate /= written_share;
+    ceiling.total_rate /= written_share;
+    ceiling.latency *= written_share;
+    for codec in &mut path.codecs {
+        codec.pack *= written_share;
+        codec.unpack *= written_share;
+    }
 }
 
 fn is_known(ceiling: &Ceiling) -> bool {
@@ -194,7 +211,7 @@ fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
 }
 
 /// What earlier fulls of this database, made on this machine, say of the model.
-fn learned(request: &Request, path: &Path) -> Result<Factor> {
+fn learned(request: &Request, path: &Path, source: &Source) -> Result<Factor> {
     if !request.catalog.exists() {
         return Ok(Factor::untried());
     }
@@ -209,12 +226,31 @@ fn learned(request: &Request, path: &Path) -> Result<Factor> {
             continue;
         }
         let shape = Shape::new(compression, record.families.len());
-        let source = Source { plain_bytes: record.database_bytes, shares: Vec::new() };
-        let Ok(candidate) = candidates::candidate(&shape, request, &source) else { continue };
+        let of_run = Source { plain_bytes: record.database_bytes, shares: Vec::new(), ..source.clone() };
+        let Ok(candidate) = candidates::candidate(&shape, request, &of_run) else { continue };
         let predicted = candidate.backup.and_then(|backup| predict(path, &backup).ok());
         // A record is of what passes: from the snapshot to the last byte read.
         let passing = predicted.map(|predicted| predicted.seconds - predicted.fixed_seconds);
         runs.extend(passing.map(|predicted| Observed { seconds, predicted }));
     }
     Ok(learn(&runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::model::CodecCost;
+
+    #[test]
+    fn what_is_zero_is_neither_packed_nor_written_to_a_database() {
+        let mut path = Path::unlimited(2.0);
+        path.database.write = Ceiling { stream_rate: 50.0, total_rate: 100.0, latency: 0.2, burst: None };
+        path.database.read = Ceiling::total(100.0);
+        path.codecs.push(CodecCost { pack: 0.4, unpack: 0.2, ..CodecCost::none() });
+        write_no_zeros(&mut path, 0.5);
+        let write = path.database.write;
+        assert_eq!((write.stream_rate, write.total_rate, write.latency), (100.0, 200.0, 0.1));
+        assert_eq!(path.database.read, Ceiling::total(100.0), "they are read");
+        assert!(path.codecs.last().is_some_and(|codec| (codec.pack, codec.unpack) == (0.2, 0.1)));
+    }
 }

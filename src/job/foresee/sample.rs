@@ -1,8 +1,11 @@
 //! A look at the database: how large it is, and what codecs make of some pieces of it.
 
+use std::path::PathBuf;
+
 use fullbore_core::Result;
+use fullbore_core::checksum::is_zero;
 use fullbore_core::codec::Compression;
-use fullbore_core::source::Source as Streams;
+use fullbore_engines::{Besides, Session};
 
 use crate::job::samples;
 use crate::tune::statistics::standard_error;
@@ -17,16 +20,26 @@ const OF_A_BLOCK: f64 = 4096.0 + 48.0;
 const PAGE_MAP: f64 = 16.0 / 4096.0;
 /// A ratio of pieces that are all alike is still not known better than this: the rest of the database may differ.
 const LEAST_ERROR: f64 = 0.01;
+/// Of a database that seems to be zero the rest may not be.
+const LEAST_WRITTEN: f64 = 0.01;
 
 /// What is known of the database.
+#[derive(Clone)]
 pub(super) struct Source {
-    /// Without free pages.
+    /// Without free pages, and without holes.
     pub plain_bytes: u64,
+    /// What of a plain byte is not zero, above 0: a restore writes no more.
+    pub written_share: f64,
     /// What codecs make of it.
     pub shares: Vec<Share>,
+    /// What a job takes besides.
+    pub besides: Besides,
+    /// Where it is on this machine, or why that is not known.
+    pub at: Result<PathBuf, String>,
 }
 
 /// What a codec makes of this database.
+#[derive(Clone)]
 pub(super) struct Share {
     /// As `--compression` spells it.
     pub codec: String,
@@ -36,38 +49,117 @@ pub(super) struct Share {
     pub error: f64,
 }
 
-/// Looks at `source`, of which so many bytes are free.
-pub(super) fn look(
-    source: &dyn Streams,
-    free_bytes: u64,
-    codecs: &[Compression],
-    transfer_bytes: u32,
-) -> Result<Source> {
-    let whole: u64 = source.streams().iter().map(|stream| stream.size).sum();
-    let of_a_stream = (PIECES / source.streams().len().max(1) as u64).max(OF_A_STREAM);
-    let pieces = samples::pieces(source, of_a_stream)?;
-    let plain_bytes = whole.saturating_sub(free_bytes);
-    // Heads and page map are of free pages too.
-    let besides = (OF_A_BLOCK / f64::from(transfer_bytes) + PAGE_MAP) * whole as f64 / plain_bytes.max(1) as f64;
+/// Looks at the database that `session` has open.
+pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes: u32) -> Result<Source> {
+    let (source, besides) = (session.source(), session.besides());
+    let streams = source.streams();
+    let whole: u64 = streams.iter().map(|stream| stream.size).sum();
+    let used = whole.saturating_sub(session.facts().free_bytes);
+    let plain_bytes = used.saturating_sub(besides.hole_bytes);
+    let of_a_stream = (PIECES / streams.len().max(1) as u64).max(OF_A_STREAM);
+    let looked = Looked {
+        pieces: samples::pieces(source, of_a_stream)?,
+        unit: streams.iter().map(|stream| stream.unit as usize).max().unwrap_or(1).max(1),
+        plain: plain_bytes.max(1) as f64,
+        // Pieces are spread over all of them but the free pages; those of holes are zero.
+        files: used.saturating_sub(besides.log_bytes) as f64,
+        data: plain_bytes.saturating_sub(besides.log_bytes).max(1) as f64,
+        log: besides.log_bytes as f64,
+    };
+    let written_share = looked.written_share();
+    // Heads and page map are of free pages and holes too.
+    let besides_of_blocks = (OF_A_BLOCK / f64::from(transfer_bytes) + PAGE_MAP) * whole as f64 / looked.plain;
     let mut shares: Vec<Share> = Vec::new();
     for &codec in codecs {
         // A profile has a codec once for each number of threads.
-        if (codec == Compression::None || !pieces.is_empty())
+        if (codec == Compression::None || !looked.pieces.is_empty())
             && shares.iter().all(|known| known.codec != codec.to_string())
         {
-            shares.push(share(codec, &pieces, besides)?);
+            shares.push(looked.share(codec, written_share, besides_of_blocks)?);
         }
     }
-    Ok(Source { plain_bytes, shares })
+    Ok(Source { plain_bytes, written_share, shares, besides, at: session.database_at() })
 }
 
-fn share(codec: Compression, pieces: &[Vec<u8>], besides: f64) -> Result<Share> {
-    if codec == Compression::None {
-        return Ok(Share { codec: codec.to_string(), stored: 1.0 + besides, error: 0.0 });
+/// Pieces of a database.
+struct Looked {
+    pieces: Vec<Vec<u8>>,
+    /// Bytes that are left out together where they are zero.
+    unit: usize,
+    /// Bytes that pass.
+    plain: f64,
+    /// Bytes of the files without free pages, and those of them that are no holes.
+    files: f64,
+    data: f64,
+    /// Bytes of a log, which is in no piece, and has no zeros.
+    log: f64,
+}
+
+impl Looked {
+    /// What of a plain byte is not zero.
+    fn written_share(&self) -> f64 {
+        let units = self.pieces.iter().flat_map(|piece| piece.chunks(self.unit));
+        let (mut all, mut written) = (0, 0);
+        for unit in units {
+            all += unit.len();
+            written += if is_zero(unit) { 0 } else { unit.len() };
+        }
+        if all == 0 {
+            return 1.0;
+        }
+        let of_files = written as f64 / all as f64 * self.files;
+        ((of_files + self.log) / self.plain).clamp(LEAST_WRITTEN, 1.0)
     }
-    let of_pieces = samples::shares(pieces, codec)?;
-    let stored = samples::mean(pieces, &of_pieces);
-    // A database of one piece was looked at as a whole.
-    let error = if pieces.len() < 2 { LEAST_ERROR } else { standard_error(&of_pieces, stored).max(LEAST_ERROR) };
-    Ok(Share { codec: codec.to_string(), stored: stored + besides, error })
+
+    fn share(&self, codec: Compression, written_share: f64, besides: f64) -> Result<Share> {
+        if codec == Compression::None {
+            return Ok(Share { codec: codec.to_string(), stored: written_share + besides, error: 0.0 });
+        }
+        let of_pieces = samples::shares(&self.pieces, codec)?;
+        let stored = samples::mean(&self.pieces, &of_pieces);
+        // A database of one piece was looked at as a whole.
+        let few = self.pieces.len() < 2;
+        let error = if few { LEAST_ERROR } else { standard_error(&of_pieces, stored).max(LEAST_ERROR) };
+        Ok(Share { codec: codec.to_string(), stored: (stored * self.files / self.data).min(1.0) + besides, error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// Pieces of which each second one is zero.
+    fn looked(plain: f64, data: f64) -> Looked {
+        let mut random = fastrand::Rng::with_seed(3);
+        let pieces = (0..8).map(|at| (0..MIB / 4).map(|_| if at % 2 == 0 { 0 } else { random.u8(1..) }).collect());
+        Looked { pieces: pieces.collect(), unit: 16384, plain, files: 1.0, data, log: 0.0 }
+    }
+
+    #[test]
+    fn zeros_that_were_written_pass_and_are_not_written_again() {
+        let made = looked(1.0, 1.0);
+        assert!((made.written_share() - 0.5).abs() < 1e-9);
+        let stored = |codec| made.share(codec, made.written_share(), 0.0).map_or(f64::NAN, |share| share.stored);
+        assert!((stored(Compression::None) - 0.5).abs() < 1e-9);
+        assert!(
+            (stored(Compression::Lz4) - 0.5).abs() < 0.01,
+            "random bytes cannot be packed: {}",
+            stored(Compression::Lz4)
+        );
+    }
+
+    #[test]
+    fn holes_and_free_pages_neither_pass_nor_count_twice() {
+        // Half of it is holes, which are the pieces that are zero.
+        let made = looked(0.5, 0.5);
+        assert_eq!(made.written_share(), 1.0);
+        let stored = made.share(Compression::Lz4, 1.0, 0.0).map_or(f64::NAN, |share| share.stored);
+        assert!((stored - 1.0).abs() < 0.02, "{stored}");
+        let of_log = Looked { plain: 2.0, data: 1.0, log: 1.0, ..looked(1.0, 1.0) };
+        assert!((of_log.written_share() - 0.75).abs() < 1e-9, "a log has no zeros");
+        let nothing = Looked { pieces: Vec::new(), ..made };
+        assert_eq!(nothing.written_share(), 1.0, "an engine that cannot be asked");
+    }
 }

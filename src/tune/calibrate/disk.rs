@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result, threads};
 
 use super::pace::Pace;
 use super::probe_file::ProbeFile;
+use super::small_files;
 use super::stream::{Counted, Moved, Stream, Window};
 use crate::tune::profile::{Order, Round, Shape, Way};
 use crate::units::show_bytes;
@@ -21,7 +22,7 @@ const ROOM: u64 = 4;
 const LEAST_ROOM: u64 = 256 << 20;
 
 /// No round is shorter, in seconds.
-const LEAST_SECONDS: f64 = 1e-6;
+pub(super) const LEAST_SECONDS: f64 = 1e-6;
 
 /// Files of one place.
 pub(super) struct Disk {
@@ -91,7 +92,8 @@ impl Disk {
             if !shape.direct && shape.way == Way::Read {
                 file.forget();
             }
-            let range = part(file.length, at / filled.len() as u64, parts, shape.block_bytes);
+            let part = part(file.length, at / filled.len() as u64, parts, shape.block_bytes);
+            let range = file.start + part.start..file.start + part.end;
             Stream::new(file.handle(shape.direct), *shape, range, at)
         };
         (0..shape.streams).map(make).collect()
@@ -99,6 +101,9 @@ impl Disk {
 
     /// One round; nothing where nothing could be moved.
     pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+        if shape.order == Order::Files {
+            return small_files::round(&self.path, pace).map_err(|error| self.of_space(error));
+        }
         let mut streams = self.streams(shape)?;
         let window = Window::new(pace);
         let counted = threads::side_by_side("stream", &mut streams, |_, stream| stream.run(pace, window));

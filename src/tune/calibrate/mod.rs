@@ -11,6 +11,7 @@ mod probe_file;
 mod sample;
 mod schedule;
 mod shapes;
+mod small_files;
 mod store;
 mod store_shapes;
 mod stream;

@@ -37,7 +37,7 @@ pub(super) fn taken(files: &[&ProbeFile], most: usize, conduct: &Conduct) -> Res
             conduct.check()?;
             let mut block = vec![0; BLOCK.min((file.length - offset) as usize)];
             let failed = |e| Error::io("read", file.buffered.path.display().to_string(), e);
-            let read = file.buffered.file.read_at(&mut block, offset).map_err(failed)?;
+            let read = file.buffered.file.read_at(&mut block, file.start + offset).map_err(failed)?;
             block.truncate(read);
             if read >= LEAST {
                 blocks.push(block);

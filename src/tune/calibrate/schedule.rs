@@ -14,9 +14,11 @@ use super::sample::{self, BLOCK, Packed};
 use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
 use super::stream::Window;
 use super::tiny_jobs::TinyJobs;
-use super::{Request, in_memory};
+use super::{Request, in_memory, small_files};
 use crate::job::Conduct;
-use crate::tune::profile::{BothRound, Cell, CodecCell, JobCost, Profile, Round, Shape, Together, Use, Way, WorkCell};
+use crate::tune::profile::{
+    BothRound, Cell, CodecCell, JobCost, Order, Profile, Round, Shape, Together, Use, Way, WorkCell,
+};
 use crate::units::{counted, show_bytes};
 
 /// How long a round in memory is at least and at most.
@@ -176,6 +178,7 @@ impl<'a> Run<'a> {
     fn takes(&self, probe: &Probe) -> Duration {
         match probe {
             Probe::Cell(at, shape) => match &self.media[*at] {
+                Medium::Disk(_) if shape.order == Order::Files => small_files::length(&self.pace),
                 Medium::Disk(_) => Window::whole(&self.pace),
                 Medium::Store(store) => store.takes(shape, &self.profile.places[*at].cells).max(self.pace.length),
             },

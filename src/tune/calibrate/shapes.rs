@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::small_files;
 use crate::tune::profile::{Cell, Order, Shape, Use, Way};
 
 const KIB: u64 = 1 << 10;
@@ -67,6 +68,8 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
         Use::Write => of(Way::Write, Order::Sequential, &WRITES, direct),
     };
     if used == Use::Write {
+        // Early: nothing else tells what a database of many files costs.
+        shapes.insert(1, small_files::shape());
         shapes.extend(of(Way::Write, Order::Random, &RANDOM_WRITES, direct));
         shapes.extend(of(Way::Read, Order::Sequential, &READS_BACK, direct));
     } else {

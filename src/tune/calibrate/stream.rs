@@ -14,7 +14,7 @@ use crate::tune::profile::{Order, Shape, Way};
 /// What a stream moves at first does not count: what a volume gives above its rate for a moment looks like speed in a round that is short. Linux
 /// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and lets a device that was idle begin with all of
 /// one: this is one and a half.
-const LEAD_IN: Duration = Duration::from_millis(150);
+pub(super) const LEAD_IN: Duration = Duration::from_millis(150);
 
 /// When a round counts.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +138,7 @@ impl Stream {
                 self.wait(&mut count)?;
             }
             let place = match self.shape.order {
-                Order::Sequential => number % places,
+                Order::Sequential | Order::Files => number % places,
                 Order::Random => self.random.u64(0..places),
             };
             self.start(number, self.range.start + place * block)?;

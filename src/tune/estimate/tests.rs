@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::tune::model::{Buffers, Ceiling, Direction};
+use crate::tune::model::{Besides, Buffers, Ceiling, Direction};
 
 const MIB: f64 = 1048576.0;
 
@@ -19,7 +19,7 @@ fn configuration(direction: Direction, mib: f64) -> Configuration {
     Configuration {
         direction,
         plain_bytes: mib * MIB,
-        bytes_besides: 0.0,
+        besides: Besides::default(),
         stripes: 1,
         database_streams: 2,
         queue_depth: 4,

@@ -70,6 +70,15 @@ impl Buffers {
     }
 }
 
+/// What a job does besides the bytes that pass.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Besides {
+    /// Bytes that are written to the target before, and do not pass: a file filled with zeroes.
+    pub bytes: f64,
+    /// Files of the database that are opened, or made, one by one, and cost something whatever their size.
+    pub files: f64,
+}
+
 /// One job, as far as its speed depends on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
@@ -77,8 +86,8 @@ pub struct Configuration {
     pub direction: Direction,
     /// Plain bytes that pass: what is read in a backup, without what needs no backup.
     pub plain_bytes: f64,
-    /// Bytes that are written to the target before, and do not pass: a file filled with zeroes.
-    pub bytes_besides: f64,
+    /// What it does besides.
+    pub besides: Besides,
     /// Families.
     pub stripes: u64,
     /// Readers of the database in a backup, writers to it in a restore.

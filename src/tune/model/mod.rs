@@ -26,7 +26,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::{Buffers, Configuration, Direction};
+pub use configuration::{Besides, Buffers, Configuration, Direction};
 pub use fit::{Fit, Free, fit};
 pub use headroom::Headroom;
 pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};

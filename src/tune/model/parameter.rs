@@ -39,6 +39,8 @@ pub enum Parameter {
     Start(Direction),
     /// Seconds for the commit of a stripe.
     Commit,
+    /// Seconds for one file of the database, read or made, besides its bytes.
+    File(Way),
 }
 
 impl Parameter {
@@ -46,7 +48,7 @@ impl Parameter {
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Ceiling(_, _, CeilingPart::StreamRate | CeilingPart::TotalRate) => "bytes/s",
-            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start(_) | Self::Commit => "s",
+            Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start(_) | Self::Commit | Self::File(_) => "s",
             Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Moving(_) => "s/byte",
             Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
         }
@@ -97,6 +99,7 @@ impl Parameter {
             Self::Start(Direction::Backup) => Some(&mut path.fixed.backup),
             Self::Start(Direction::Restore) => Some(&mut path.fixed.restore),
             Self::Commit => Some(&mut path.fixed.commit),
+            Self::File(way) => Some(path.fixed.of_file_mut(*way)),
         }
     }
 }

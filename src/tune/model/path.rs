@@ -147,6 +147,10 @@ pub struct FixedCosts {
     pub restore: f64,
     /// Seconds for syncing and publishing one stripe.
     pub commit: f64,
+    /// Seconds of the database's device for reading one file, besides its bytes: those of a short operation among others.
+    pub read_file: f64,
+    /// Seconds for making one file at the database, besides its bytes: until it is durable.
+    pub write_file: f64,
     /// Bytes of memory besides the pool and codec contexts.
     pub memory: f64,
 }
@@ -157,6 +161,14 @@ impl FixedCosts {
         match direction {
             Direction::Backup => self.backup,
             Direction::Restore => self.restore,
+        }
+    }
+
+    /// Seconds for one file of the database, read or made.
+    pub fn of_file_mut(&mut self, way: Way) -> &mut f64 {
+        match way {
+            Way::Read => &mut self.read_file,
+            Way::Write => &mut self.write_file,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Direction};
 use super::credit::Credit;
 use super::path::{CodecCost, Path};
 use super::stations::{Flow, Limit, Station, TotalRates, crossing, processor_seconds, stations, whole_limit};
@@ -76,8 +76,9 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let direction = configuration.direction;
     let ceiling = |side| path.side(side).ceiling(direction.way(side));
     let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
-    let besides = target.fill(configuration.bytes_besides);
-    let fixed_seconds = path.fixed.of(direction) + path.fixed.commit * configuration.stripes as f64 + besides;
+    let filled = target.fill(configuration.besides.bytes);
+    let of_job = path.fixed.of(direction) + path.fixed.commit * configuration.stripes as f64;
+    let fixed_seconds = of_job + filled + seconds_of_files(path, configuration);
 
     let (source_share, target_share) = (crossing(direction.source(), codec), crossing(direction.target(), codec));
     let totals = TotalRates { source: source.rate(), target: target.rate() };
@@ -126,6 +127,19 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     })
 }
 
+/// Seconds of the files that are opened or made one by one, besides those of their bytes.
+fn seconds_of_files(path: &Path, configuration: &Configuration) -> f64 {
+    let each = match configuration.direction {
+        // Readers hide each other's latency, but not what the device takes for a short operation among others.
+        Direction::Backup => {
+            path.fixed.read_file.max(path.database.read.latency / configuration.database_streams as f64)
+        }
+        // They are synced one after the other.
+        Direction::Restore => path.fixed.write_file,
+    };
+    configuration.besides.files * each
+}
+
 fn unpredictable(what: impl Into<String>, why: impl Into<String>) -> Unpredictable {
     Unpredictable { what: what.into(), why: why.into() }
 }
@@ -169,7 +183,10 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         return Err(unpredictable("buffers", "0: nothing can be in flight without one"));
     }
     for (what, value) in [
-        ("bytes besides", configuration.bytes_besides),
+        ("bytes besides", configuration.besides.bytes),
+        ("files", configuration.besides.files),
+        ("seconds for reading a file", path.fixed.read_file),
+        ("seconds for making a file", path.fixed.write_file),
         ("seconds besides a backup", path.fixed.backup),
         ("seconds besides a restore", path.fixed.restore),
         ("seconds for a commit", path.fixed.commit),

@@ -42,7 +42,7 @@ fn path() -> impl Strategy<Value = Path> {
             machine: Machine { read: codec.pack / 10.0, write: codec.unpack / 10.0, ..Machine::with_cores(cores) },
             codecs: vec![codec],
             requests: Requests::default(),
-            fixed: FixedCosts { backup: 0.1, restore: 0.1, commit: 0.01, memory: 0.0 },
+            fixed: FixedCosts { backup: 0.1, restore: 0.1, commit: 0.01, ..FixedCosts::default() },
             evenness,
         },
     )
@@ -57,7 +57,7 @@ fn configuration() -> impl Strategy<Value = Configuration> {
         |(backup, mib, buffers, stripes, database_streams, workers, queue_depth)| Configuration {
             direction: if backup { Direction::Backup } else { Direction::Restore },
             plain_bytes: mib * MIB,
-            bytes_besides: 0.0,
+            besides: Besides::default(),
             stripes,
             database_streams,
             queue_depth,

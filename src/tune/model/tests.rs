@@ -19,7 +19,7 @@ fn open() -> (Path, Configuration) {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 10_000.0 * MIB,
-        bytes_besides: 0.0,
+        besides: Besides::default(),
         stripes: 1,
         database_streams: 1,
         queue_depth: 1,
@@ -170,7 +170,7 @@ fn a_ceiling_falls_when_its_credit_ends() {
 fn bytes_written_besides_take_time_and_credit_first() {
     let (mut path, mut configuration) = open();
     configuration.direction = Direction::Restore;
-    configuration.bytes_besides = 2000.0 * MIB;
+    configuration.besides.bytes = 2000.0 * MIB;
     path.database.write.total_rate = 100.0 * MIB;
     assert!(near(predict(&path, &configuration).unwrap().seconds, 120.0));
     path.database.write.burst = Some(Burst { rate: 200.0 * MIB, credit: 1000.0 * MIB });
@@ -182,7 +182,7 @@ fn bytes_written_besides_take_time_and_credit_first() {
 fn fixed_costs_are_the_limit_of_a_small_job() {
     let (mut path, mut configuration) = open();
     path.database.read.total_rate = 100.0 * MIB;
-    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, commit: 0.5, memory: 0.0 };
+    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, commit: 0.5, ..FixedCosts::default() };
     configuration.stripes = 4;
     configuration.plain_bytes = 200.0 * MIB;
     let foreseen = predict(&path, &configuration).unwrap();
@@ -195,7 +195,7 @@ fn a_restore_has_fixed_costs_of_its_own() {
     let (mut path, mut configuration) = open();
     path.database.write.total_rate = 100.0 * MIB;
     path.media.read.total_rate = 1000.0 * MIB;
-    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, commit: 0.0, memory: 0.0 };
+    path.fixed = FixedCosts { backup: 1.0, restore: 3.0, ..FixedCosts::default() };
     configuration.direction = Direction::Restore;
     configuration.plain_bytes = 1000.0 * MIB;
     assert!(near(predict(&path, &configuration).unwrap().seconds, 13.0));
@@ -251,6 +251,30 @@ fn what_was_measured_of_requests_counts_more_than_the_equations_and_most_where_i
     let asked = Configuration { request_bytes: Some(8.0 * MIB), ..configuration.clone() };
     let scaled = predict(&faster, &asked).unwrap().rate / MIB;
     assert!((1.15..1.25).contains(&(scaled / before)), "its uncertainty is in the interval: {scaled} after {before}");
+}
+
+#[test]
+fn files_take_time_besides_their_bytes() {
+    let (mut path, mut configuration) = open();
+    path.database.read.total_rate = 100.0 * MIB;
+    path.database.write.total_rate = 100.0 * MIB;
+    path.fixed = FixedCosts { read_file: 0.002, write_file: 0.01, ..FixedCosts::default() };
+    configuration.plain_bytes = 1000.0 * MIB;
+    configuration.besides = Besides { files: 500.0, ..Besides::default() };
+    let seconds = |path: &Path, configuration: &Configuration| predict(path, configuration).unwrap().seconds;
+    assert!(near(seconds(&path, &configuration), 10.0 + 1.0));
+    let restore = Configuration { direction: Direction::Restore, ..configuration.clone() };
+    assert!(near(seconds(&path, &restore), 10.0 + 5.0), "they are made one after the other");
+    path.database.read.latency = 0.02;
+    let readers = |database_streams| seconds(&path, &Configuration { database_streams, ..configuration.clone() });
+    assert!(
+        near(readers(4), 10.0 + 500.0 * 0.02 / 4.0),
+        "latency of a far device, which readers share: {}",
+        readers(4)
+    );
+    assert!(near(readers(100), 11.0), "and then its short operations: {}", readers(100));
+    configuration.besides.files = f64::NAN;
+    assert!(predict(&path, &configuration).is_err());
 }
 
 #[test]

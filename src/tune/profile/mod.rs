@@ -1,6 +1,7 @@
 //! Profiles: what calibration has measured of a machine, as a file with a name. The fields and their units are in `docs/CALIBRATION.md`.
 
 mod bounds;
+mod files;
 mod headroom;
 mod here;
 mod job_costs;
@@ -114,6 +115,8 @@ pub enum Order {
     Sequential,
     /// Anywhere.
     Random,
+    /// Each a file of its own, durable before the next: `block_bytes` are those of a file.
+    Files,
 }
 
 /// One way to use a place.

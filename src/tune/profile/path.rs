@@ -7,6 +7,7 @@ use std::path::{Path as FilePath, PathBuf};
 use fullbore_core::plan::FIXED_MEMORY;
 use fullbore_core::sink::LEAST_PART;
 
+use super::files::of_file;
 use super::{Cell, CodecCell, Order, Place, Profile, Round, Shape, Way, rate};
 use crate::tune::model::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
@@ -54,6 +55,9 @@ struct Measured {
     latency_deviation: f64,
     cpu_per_byte: f64,
     commit: f64,
+    /// For one file of a few pages, besides its bytes.
+    file_seconds: f64,
+    file_deviation: f64,
 }
 
 impl Profile {
@@ -162,6 +166,12 @@ impl Profile {
             made.uncertain.push(Uncertain { parameter: Parameter::Moving(model_way), deviation });
         }
         let commit = mean(|one| one.commit);
+        let of_file = mean(|one| one.file_seconds);
+        if side == Side::Database && of_file > 0.0 {
+            *made.path.fixed.of_file_mut(model_way) = of_file;
+            let deviation = mean(|one| one.file_deviation);
+            made.uncertain.push(Uncertain { parameter: Parameter::File(model_way), deviation });
+        }
         if side == Side::Media && way == Way::Write && commit > 0.0 {
             made.path.fixed.commit = commit;
             made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
@@ -295,7 +305,8 @@ fn request(cell: &Cell) -> Request {
 fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
     let (transfer, largest) = if place.is_in_store() { (LEAST_PART, u64::MAX) } else { (transfer, transfer) };
     let cells = cells_that_count(place, way);
-    let deviation = deviation_of(place.cells.iter().filter(|cell| cell.shape.way == way).map(|cell| &cell.rounds));
+    let of_bytes = place.cells.iter().filter(|cell| cell.shape.way == way && cell.shape.order != Order::Files);
+    let deviation = deviation_of(of_bytes.map(|cell| &cell.rounds));
     let total_rate = ceiling(&cells, largest)?;
     let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
     let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
@@ -312,6 +323,7 @@ fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
         // Two times that are each uncertain, and their difference.
         (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
     });
+    let (file_seconds, file_deviation) = of_file(place, way, deviation);
     let best = cells.iter().max_by(|one, other| one.rate().total_cmp(&other.rate()))?;
     let direct_alone = alone.iter().filter(|cell| cell.shape.direct).flat_map(|cell| &cell.rounds);
     Some(Measured {
@@ -320,6 +332,8 @@ fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
         latency_deviation,
         cpu_per_byte: median(best.rounds.iter().map(|round| round.cpu_seconds / round.bytes as f64)).unwrap_or(0.0),
         commit: median(direct_alone.map(|round| round.sync_seconds)).unwrap_or(0.0),
+        file_seconds,
+        file_deviation,
     })
 }
 

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::tune::model::{CeilingPart, Configuration, Direction, Limit, Parameter, Side, predict};
+use crate::tune::model::{Besides, CeilingPart, Configuration, Direction, Limit, Parameter, Side, predict};
 use crate::tune::profile::stored::parse;
 
 const MIB: u64 = 1 << 20;
@@ -94,6 +94,21 @@ fn the_path_of_a_profile_has_the_ceilings_that_were_measured() {
     assert!(near(made.path.machine.checksum, 4.0 / (20_000.0 * MB)));
     assert!(made.path.codec("none").is_some());
     assert_eq!(made.path.machine.cores, 4.0);
+}
+
+#[test]
+fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
+    let mut profile = profile();
+    let mut random = cell(Way::Read, (64 << 10, 32, 1), &[65.536 * MB; 2]);
+    random.shape.order = Order::Random;
+    profile.places[0].cells.push(random);
+    profile.places[0].cells.push(cell(Way::Write, (MIB, 4, 1), &[100.0 * MB; 2]));
+    let mut files = cell(Way::Write, (16 << 10, 1, 1), &[4.096 * MB, 2.048 * MB, 5.0 * MB]);
+    (files.shape.order, files.shape.direct) = (Order::Files, false);
+    profile.places[0].cells.push(files);
+    let fixed = profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
+    assert!(near(fixed.read_file, files::FILE_OPERATIONS / 1000.0), "1,000 operations a second: {}", fixed.read_file);
+    assert!(near(fixed.write_file, 0.004), "{}", fixed.write_file);
 }
 
 /// Of a place with these cells, in operations of so many bytes.
@@ -255,7 +270,7 @@ fn the_model_predicts_from_a_profile() {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 1e12,
-        bytes_besides: 0.0,
+        besides: Besides::default(),
         stripes: 1,
         database_streams: 4,
         queue_depth: 4,

@@ -4,7 +4,7 @@ use fullbore_core::meter::Stage;
 
 use super::known::{Known, path_of_job, sides};
 use super::{Evidence, Setup};
-use crate::tune::model::{Ceiling, CodecCost, Configuration, FixedCosts, Path, Side, predict};
+use crate::tune::model::{Besides, Ceiling, CodecCost, Configuration, FixedCosts, Path, Side, predict};
 
 /// What the model gives for the job itself may be off by so much, as a logarithm: 25 %. Beyond, the accounts are not what it takes them for.
 const CREDIBLE: f64 = 0.223;
@@ -38,7 +38,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
     Configuration {
         direction: evidence.direction,
         plain_bytes: evidence.plain_bytes,
-        bytes_besides: 0.0,
+        besides: Besides::default(),
         stripes: active(media),
         database_streams: active(database),
         queue_depth: setup.queue_depth.max(1),

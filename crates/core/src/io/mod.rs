@@ -3,6 +3,7 @@
 
 mod directory;
 mod file;
+mod holes;
 mod latency;
 mod memory;
 mod operation;
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 
 pub use directory::{directory_of, free_space, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
+pub use holes::{hole_bytes, longest_data};
 pub use latency::Latency;
 pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};

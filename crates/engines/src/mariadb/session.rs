@@ -1,28 +1,31 @@
 //! A hot copy as a backup's session: two connections to the server, and what is known of it before and after.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use fullbore_core::halt::Halt;
-use fullbore_core::io::Mode;
+use fullbore_core::io::{Mode, hole_bytes};
 use fullbore_core::source::{Source, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::json;
 
-use super::hot_copy::{self, CopiedFile, HotCopy, Outcome, Places, list};
+use super::hot_copy::{self, CopiedFile, HotCopy, Outcome, Places, Statements, list};
 use super::preflight;
 use crate::innodb::damage;
 use crate::mysql::connection::Connection;
 use crate::mysql::credentials::{Credentials, PasswordSources};
 use crate::mysql::preflight::Channel;
 use crate::mysql::url::ServerAddress;
-use crate::{Facts, Options, Session};
+use crate::{Besides, Facts, Options, Session};
 
 /// How long the server may be silent beyond the locks that it waits for: it may have much to flush.
 const SILENCE: Duration = Duration::from_secs(300);
 /// The unit that is told for what is expected.
 const UNIT: u32 = 16384;
+/// Smaller files are not asked for holes: they have hardly any.
+const HOLES_FROM: u64 = 1 << 20;
 /// How many files outside of the data directory a warning names.
 const NAMED_MAX: usize = 3;
 
@@ -32,6 +35,9 @@ pub struct MariadbSession {
     start: Mutex<Option<Start>>,
     copy: OnceLock<HotCopy>,
     facts: preflight::Facts,
+    datadir: PathBuf,
+    /// Bytes of the redo log that were expected.
+    redo_bytes: u64,
     /// The server's files before the copy, for estimates: what one after another makes one stream.
     pub(super) files: Vec<(PathBuf, u64)>,
     expected: [Stream; 1],
@@ -64,13 +70,15 @@ impl MariadbSession {
             places.move_to(datadir);
         }
         preflight::demand_readable(&places)?;
+        let redo_bytes = redo_bytes(&mut stages);
         stages.quit();
         let mut stages = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         stages.set_silence(options.lock_timeout + SILENCE);
         let monitor = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         let files = sizes(&places)?;
-        let expected =
-            [Stream { id: 1, name: String::new(), unit: UNIT, size: files.iter().map(|(_, size)| size).sum() }];
+        let size = files.iter().map(|(_, size)| size).sum::<u64>() + redo_bytes;
+        let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size }];
+        let datadir = places.datadir.clone();
         let options = hot_copy::Options {
             threads: options.readers,
             mode: Mode::from_environment()?,
@@ -82,7 +90,7 @@ impl MariadbSession {
             cut,
         };
         let start = Mutex::new(Some(Start { stages, monitor, places, options }));
-        Ok(Self { start, copy: OnceLock::new(), facts, files, expected })
+        Ok(Self { start, copy: OnceLock::new(), facts, datadir, redo_bytes, files, expected })
     }
 
     /// The copy; whoever asks first begins it.
@@ -107,6 +115,13 @@ impl MariadbSession {
     fn outcome(&self) -> Option<&Outcome> {
         self.begun().and_then(|copy| copy.outcome().ok())
     }
+}
+
+/// Bytes of the redo log that a copy would begin with: those since the checkpoint. What comes while it runs is not known; 0 where the server
+/// does not tell.
+fn redo_bytes(server: &mut dyn Statements) -> u64 {
+    let answer = server.execute("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'").unwrap_or_default();
+    answer.first().and_then(|row| row.number(1)).unwrap_or(0)
 }
 
 /// The server's files and their sizes just now.
@@ -193,6 +208,24 @@ impl Session for MariadbSession {
             direct: false,
         }
     }
+
+    fn database_at(&self) -> Result<PathBuf, String> {
+        Ok(self.datadir.clone())
+    }
+
+    /// Logins, questions and stages of an idle server are not told apart from what any job takes before its first byte: 0.095 s, and 0.091 s of SQLite.
+    fn besides(&self) -> Besides {
+        Besides {
+            files: self.files.len() as u64 + 1, // And the redo log.
+            log_bytes: self.redo_bytes,
+            hole_bytes: self.files.iter().filter(|(_, size)| *size >= HOLES_FROM).map(holes).sum(),
+        }
+    }
+}
+
+/// What of a file was never written; nothing of one that is gone again.
+fn holes((path, size): &(PathBuf, u64)) -> u64 {
+    File::open(path).map_or(0, |file| hole_bytes(&file, *size))
 }
 
 /// Files that stand outside of the server's data directory.

@@ -7,6 +7,7 @@
 pub mod clone;
 pub mod connection;
 pub mod credentials;
+mod here;
 pub mod left_out;
 pub mod log;
 pub mod logical;

@@ -2,6 +2,7 @@
 //! pool's buffers.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::clone::page_zero::PageSize;
 use super::clone::task::{DataExtent, Event, Task};
 use super::connection::Connection;
 use super::credentials::{Credentials, PasswordSources};
+use super::here;
 use super::left_out::Tablespaces;
 use super::log;
 use super::other_engines::{self, OtherEngines};
@@ -517,6 +519,11 @@ impl Session for CloneSession {
             library: format!("MySQL {}", self.facts.version_text),
             direct: false,
         }
+    }
+
+    /// The server reads it, and not this program: its disk is the same.
+    fn database_at(&self) -> Result<PathBuf, String> {
+        here::data_directory(&self.facts.datadir, &self.facts.server_uuid, &self.facts.hostname)
     }
 }
 

@@ -363,6 +363,10 @@ impl Session for Snapshot {
             direct: self.image.file.is_direct(),
         }
     }
+
+    fn database_at(&self) -> Result<PathBuf, String> {
+        Ok(self.path.clone())
+    }
 }
 
 /// Takes windows from the shared cursor.

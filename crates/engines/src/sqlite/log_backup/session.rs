@@ -273,6 +273,10 @@ impl Session for LogBackup {
             direct: false,
         }
     }
+
+    fn database_at(&self) -> Result<PathBuf, String> {
+        Ok(self.database.path.clone())
+    }
 }
 
 fn as_json(position: &impl serde::Serialize, database: &Database) -> Result<serde_json::Value> {

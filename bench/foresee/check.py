@@ -1,0 +1,69 @@
+"""What can be looked at without a volume: that draws stay what they were, and that sums are right."""
+
+import json
+import os
+
+import databases
+import draw
+import shown
+from measure import ROOT, say
+
+# A run whose configurations and figures are known.
+KEPT = os.path.join(ROOT, "bench", "results", "foresee-2026-11-22.json")
+VOLUMES = ("even-60", "even-250", "slow-media", "slow-database")
+
+
+def draws_of_sqlite_are_those_of_the_run_that_was_kept():
+    with open(KEPT) as file:
+        kept = json.load(file)
+    drawn = draw.configurations(kept["seed"], {"sqlite": len(kept["configurations"])}, [128, 384], list(kept["volumes"]))
+    assert drawn == kept["configurations"], "other configurations than those whose results are kept"
+
+
+def an_engine_is_drawn_as_often_as_it_was_asked_for_whatever_the_others_are():
+    both = draw.configurations(3, {"sqlite": 5, "mariadb-11.8": 4}, [1, 2], VOLUMES)
+    alone = draw.configurations(3, {"mariadb-11.8": 4}, [1, 2], VOLUMES)
+    assert [one["id"] for one in both] == [f"c{number:02}" for number in range(1, 10)]
+    assert [one["engine"] for one in both] == ["sqlite"] * 5 + ["mariadb-11.8"] * 4
+    assert [one | {"id": ""} for one in both[5:]] == [one | {"id": ""} for one in alone]
+    assert draw.configurations(4, {"mariadb-11.8": 4}, [1, 2], VOLUMES) != alone
+    others = draw.configurations(3, {"mariadb-10.11": 4}, [1, 2], VOLUMES)
+    assert [one | {"engine": ""} for one in others] != [one | {"engine": ""} for one in alone], "two engines have draws of their own"
+
+
+def profiles_are_shared_by_what_has_the_same_data():
+    names = {databases.profile_name(engine, "even-60") for engine in databases.ENGINES}
+    assert names == {"even-60", "even-60-mariadb"}, names
+    assert databases.room("mariadb-11.8", 128) > databases.room("sqlite", 128)
+
+
+def sums_are_those_of_the_run_that_was_kept():
+    with open(KEPT) as file:
+        kept = json.load(file)
+    made = shown.summary(shown.rows(kept))
+    assert made == kept["summary"], (made, kept["summary"])
+
+
+def figures_of_each_engine_stand_beside_those_of_all():
+    configurations = draw.configurations(1, {"sqlite": 1, "mariadb-11.8": 1}, [1], VOLUMES)
+    interval = {"p10_s": 0.9, "p50_s": 1.0, "p90_s": 1.1, "limit": "pool"}
+    foreseen = {one["id"]: {"backup": interval, "restore": interval, "stored_bytes": 10} for one in configurations}
+    times = {"c01": 1.0, "c02": 2.0}
+    runs = [{"id": one, "direction": direction, "round": number, "seconds": seconds, "limit": "sink", "stored_bytes": 10}
+            for one, seconds in times.items() for direction in shown.DIRECTIONS for number in (0, 1)]
+    summary = shown.summary(shown.rows({"configurations": configurations, "foreseen": foreseen, "runs": runs}))
+    assert (summary["both"]["count"], summary["sqlite, both"]["median"], summary["mariadb-11.8, both"]["bias"]) == (4, 0.0, -0.5), summary
+    assert (summary["sqlite, backup"]["covered"], summary["mariadb-11.8, restore"]["covered"]) == (1.0, 0.0)
+
+
+CHECKS = (draws_of_sqlite_are_those_of_the_run_that_was_kept, an_engine_is_drawn_as_often_as_it_was_asked_for_whatever_the_others_are,
+          profiles_are_shared_by_what_has_the_same_data, sums_are_those_of_the_run_that_was_kept, figures_of_each_engine_stand_beside_those_of_all)
+
+
+def run():
+    """All of them.
+
+    Raises AssertionError where one is wrong."""
+    for check in CHECKS:
+        check()
+        say(f"{check.__name__.replace('_', ' ')}: yes")
