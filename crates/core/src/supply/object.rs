@@ -30,8 +30,10 @@ pub struct ObjectSupply {
     depth: usize,
     /// How many it holds: of ranges under way, and of those that are not given out yet.
     held: usize,
-    /// Ranges in order of their offsets, from the next to be given out.
+    /// Ranges in the order in which they are given out.
     ahead: VecDeque<Ahead>,
+    /// Ranges that were asked for so far: the same one may be ahead twice, and their numbers tell them apart.
+    asked: u64,
     /// What is to be read.
     course: Course,
     /// Transfers begin a whole number of them from here.
@@ -43,7 +45,7 @@ pub struct ObjectSupply {
 
 /// A range under way, or what is left of it.
 struct Ahead {
-    offset: u64,
+    number: u64,
     length: usize,
     /// What fills its buffers.
     request: Option<Request>,
@@ -52,7 +54,7 @@ struct Ahead {
 }
 
 struct Arrived {
-    offset: u64,
+    number: u64,
     took: Duration,
     result: Result<Vec<Buffer>>,
 }
@@ -89,6 +91,7 @@ impl ObjectSupply {
             depth: queue_depth,
             held: 0,
             ahead: VecDeque::with_capacity(queue_depth),
+            asked: 0,
             course: Course::whole(there.size),
             beginning: 0,
             arrived: unbounded(),
@@ -130,23 +133,24 @@ impl ObjectSupply {
     fn request(&mut self, offset: u64, buffers: Vec<Buffer>, length: usize) {
         self.course.pass(length as u64);
         let (bucket, key, tag) = (Arc::clone(&self.bucket), self.key.clone(), self.tag.clone());
-        let (arrived, begun) = (self.arrived.0.clone(), Instant::now());
+        let (arrived, begun, number) = (self.arrived.0.clone(), Instant::now(), self.asked);
+        self.asked += 1;
         let work = async move { bucket.read_into(&key, offset, length, tag, buffers).await };
         let request = self.bucket.start(work, move |result| {
-            let _ = arrived.send(Arrived { offset, took: begun.elapsed(), result }); // The supply may be gone.
+            let _ = arrived.send(Arrived { number, took: begun.elapsed(), result }); // The supply may be gone.
         });
-        self.ahead.push_back(Ahead { offset, length, request: Some(request), buffers: None });
+        self.ahead.push_back(Ahead { number, length, request: Some(request), buffers: None });
         let under_way = self.ahead.iter().filter(|ahead| ahead.request.is_some()).count();
         self.statistics.queue_depth_sum += under_way as u64;
     }
 
     /// Waits for an answer. Each has a deadline.
     fn await_range(&mut self) -> Result<()> {
-        let Ok(Arrived { offset, took, result }) = self.arrived.1.recv() else { return Err(Error::Halted) };
+        let Ok(Arrived { number, took, result }) = self.arrived.1.recv() else { return Err(Error::Halted) };
         let buffers = result?;
         self.statistics.latency.record(took);
         self.statistics.operations += 1;
-        if let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.offset == offset) {
+        if let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.number == number) {
             self.statistics.bytes += ahead.length as u64;
             ahead.buffers = Some(buffers.into());
             ahead.request = None;

@@ -198,6 +198,14 @@ fn gives_what_it_is_aimed_at(supply: &mut dyn Supply, bytes: &[u8]) {
         }
     }
     assert!(supply.next().expect("next").is_none(), "behind the last range is the end");
+    // The same again and again: several of them may be under way at once.
+    let short = length.min(1000);
+    supply.aim(vec![0..short; 12]).expect("aim at the same");
+    let mut again = Vec::new();
+    while let Some(piece) = supply.next().expect("next") {
+        again.extend_from_slice(&piece);
+    }
+    assert!(again == bytes[..short as usize].repeat(12), "as often as it was asked for");
     supply.aim(Vec::from_iter([0..length, 0..0])).expect("aim again");
     let mut whole = Vec::new();
     while let Some(piece) = supply.next().expect("next") {
