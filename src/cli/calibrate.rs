@@ -229,7 +229,7 @@ fn row(cell: &Cell, in_store: bool) -> [String; 7] {
     };
     let how = if shape.direct { "" } else { ", not direct" };
     let what = match (in_store, shape.way) {
-        (false, _) if shape.order == Order::Files => format!("{order}, one by one"),
+        (false, _) if shape.order == Order::Files => format!("{order}, durable"),
         (false, _) => format!("{order} {way}{how}"),
         (true, Way::Write) => "put".into(),
         (true, Way::Read) => "get".into(),

@@ -122,21 +122,7 @@ fn standing(
             None
         }
     };
-    if let Some(early) = last.filter(|last| last.stored_at < EARLIEST) {
-        let when = show_time(early.stored_at);
-        problems.push(format!(
-            "its newest backup is dated {when}, which cannot be: a clock was wrong, or it was copied without its times; its age is not known"
-        ));
-    } else if let (Some(last), Some(most)) = (last, expected(request.max_age))
-        && ago(last.stored_at) > most
-    {
-        problems.push(format!(
-            "its newest backup is {} old, from {}; at most {} were wanted",
-            shown(ago(last.stored_at)),
-            show_time(last.stored_at),
-            show_duration(most)
-        ));
-    }
+    problems.extend(last.and_then(|last| too_old(last.stored_at, ago(last.stored_at), expected(request.max_age))));
     let proven_at = proven(sets);
     match (expected(request.max_unproven), proven_at) {
         (Some(most), Some(at)) if ago(at) > most => problems.push(format!(
@@ -174,6 +160,18 @@ fn standing(
         stored_bytes: sets.iter().fold(0, |sum, set| sum.saturating_add(set.stored_bytes())),
         problems,
     }
+}
+
+/// What is wrong with a newest backup of that time and age.
+fn too_old(stored_at: i64, age: Duration, most: Option<Duration>) -> Option<String> {
+    let when = show_time(stored_at);
+    if stored_at < EARLIEST {
+        return Some(format!(
+            "its newest backup is dated {when}, which cannot be: a clock was wrong, or it was copied without its times; its age is not known"
+        ));
+    }
+    let most = most.filter(|most| age > *most)?;
+    Some(format!("its newest backup is {} old, from {when}; at most {} were wanted", shown(age), show_duration(most)))
 }
 
 /// To the minute, the hour or the day where it is long.

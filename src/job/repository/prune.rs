@@ -120,19 +120,7 @@ fn confirmed(
     first.inventory.strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&repository.name)))?;
     first.inventory.record_what_has_none(repository)?;
     sweeper.remove_beside(&first.inventory.sets, &listing)?;
-    let mut doomed: HashSet<Uuid> = HashSet::new();
-    for set in first.doomed() {
-        match sweeper.bury(set) {
-            // Dependants come first, so that these can go without those that follow.
-            Err(error) if error.is_lack_of_room() && !doomed.is_empty() => {
-                let why = media::one_line(&error);
-                pruned.warnings.push(format!("more may go, and there was no room to say so ({why}): prune again"));
-                break;
-            }
-            buried => buried?,
-        }
-        doomed.insert(set.record.backup_set_id);
-    }
+    let doomed = bury(&sweeper, first.doomed(), pruned)?;
     wait(if doomed.is_empty() { Duration::ZERO } else { request.grace }, conduct)?;
     // Whoever needs one of them has said so by now, or has seen the tombstone.
     let now = repository.now()?;
@@ -174,6 +162,27 @@ fn confirmed(
         }
     }
     sweeper.forget_old_runs(now)
+}
+
+/// Writes tombstones; the sets that have one now. Where room for more is lacking these can go without those that follow, for dependants come first.
+fn bury<'a>(
+    sweeper: &Sweeper<'_>,
+    sets: impl Iterator<Item = &'a StoredSet>,
+    pruned: &mut Pruned,
+) -> Result<HashSet<Uuid>> {
+    let mut doomed = HashSet::new();
+    for set in sets {
+        match sweeper.bury(set) {
+            Err(error) if error.is_lack_of_room() && !doomed.is_empty() => {
+                let why = media::one_line(&error);
+                pruned.warnings.push(format!("more may go, and there was no room to say so ({why}): prune again"));
+                break;
+            }
+            buried => buried?,
+        }
+        doomed.insert(set.record.backup_set_id);
+    }
+    Ok(doomed)
 }
 
 /// What to do where not even the words of a prune find room. The usual hint is for backups.

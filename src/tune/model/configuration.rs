@@ -75,7 +75,7 @@ impl Buffers {
 pub struct Besides {
     /// Bytes that are written to the target before, and do not pass: a file filled with zeroes.
     pub bytes: f64,
-    /// Files of the database that are opened, or made, one by one, and cost something whatever their size.
+    /// Files of the database that are opened, or made, and cost something whatever their size.
     pub files: f64,
 }
 

@@ -127,14 +127,14 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     })
 }
 
-/// Seconds of the files that are opened or made one by one, besides those of their bytes.
+/// Seconds of the files that are opened or made, besides those of their bytes.
 fn seconds_of_files(path: &Path, configuration: &Configuration) -> f64 {
     let each = match configuration.direction {
         // Readers hide each other's latency, but not what the device takes for a short operation among others.
         Direction::Backup => {
             path.fixed.read_file.max(path.database.read.latency / configuration.database_streams as f64)
         }
-        // They are synced one after the other.
+        // Measured with as many syncs at once as a restore has.
         Direction::Restore => path.fixed.write_file,
     };
     configuration.besides.files * each
@@ -206,6 +206,11 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
     if !(0.0..=1.0).contains(&path.evenness) {
         return Err(unpredictable("evenness", format!("{} is not from 0 to 1", path.evenness)));
     }
+    check_ceilings(path)?;
+    Ok(codec)
+}
+
+fn check_ceilings(path: &Path) -> Result<(), Unpredictable> {
     for (name, device) in [("database", &path.database), ("media", &path.media)] {
         for ceiling in [&device.read, &device.write] {
             let rates = [ceiling.stream_rate, ceiling.total_rate, ceiling.burst.map_or(1.0, |burst| burst.rate)];
@@ -221,5 +226,5 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
             }
         }
     }
-    Ok(codec)
+    Ok(())
 }

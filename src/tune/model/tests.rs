@@ -264,7 +264,7 @@ fn files_take_time_besides_their_bytes() {
     let seconds = |path: &Path, configuration: &Configuration| predict(path, configuration).unwrap().seconds;
     assert!(near(seconds(&path, &configuration), 10.0 + 1.0));
     let restore = Configuration { direction: Direction::Restore, ..configuration.clone() };
-    assert!(near(seconds(&path, &restore), 10.0 + 5.0), "they are made one after the other");
+    assert!(near(seconds(&path, &restore), 10.0 + 5.0), "what was measured for each");
     path.database.read.latency = 0.02;
     let readers = |database_streams| seconds(&path, &Configuration { database_streams, ..configuration.clone() });
     assert!(

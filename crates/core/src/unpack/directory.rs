@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::panic::resume_unwind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,9 +14,13 @@ use super::target::{Target, TargetFile, unnamed_stream};
 use crate::error::{Error, Result};
 use crate::io::sync_directory;
 use crate::media::ManifestStream;
+use crate::threads;
 
 /// Files open at once: a server may have more than a process may open.
 const MOST_OPEN: usize = 256;
+/// Files that are made durable at once, when all are written. A server has hundreds of a few pages; a file system's journal takes several in one
+/// write: eight at once took 0.07 ms a file where one after the other took 0.21, and 2.8 against 7.5 on a volume with 800 operations a second.
+pub const SYNCS_AT_ONCE: usize = 8;
 /// Bytes in a path, and in one part of it.
 const PATH_MAX: usize = 4096;
 const PART_MAX: usize = 255;
@@ -135,11 +140,25 @@ impl DirectoryTarget {
 
     /// Gives every file its size, and returns when all of them and their directories are durable.
     pub fn finish(&self) -> Result<()> {
-        for (&stream, &(_, size)) in &self.files {
-            let file = self.file(stream)?;
-            file.set_size(size)?;
-            file.sync()?;
-        }
+        let files = Mutex::new(self.files.iter());
+        let next = || files.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let sync = || {
+            while let Some((&stream, &(_, size))) = next() {
+                let file = self.file(stream)?;
+                file.set_size(size)?;
+                file.sync()?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let more = 1..SYNCS_AT_ONCE.min(self.files.len());
+            // One that cannot be had is no harm: the others take its files.
+            let started: Vec<_> =
+                more.map_while(|n| threads::start_in(scope, &format!("sync {n}"), sync).ok()).collect();
+            let own = sync();
+            let ended = started.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            ended.fold(own, Result::and)
+        })?;
         self.directories.iter().try_for_each(|directory| sync_directory(directory))
     }
 

@@ -22,7 +22,7 @@ mod target;
 
 pub use base_map::BaseMap;
 pub use compare::{Compared, OpenStream};
-pub use directory::{BaseTarget, DirectoryTarget, relative_path};
+pub use directory::{BaseTarget, DirectoryTarget, SYNCS_AT_ONCE, relative_path};
 pub use family::Family;
 pub use fetch::Fetched;
 pub use marks::Marks;
