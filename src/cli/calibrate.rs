@@ -236,7 +236,10 @@ fn row(cell: &Cell, in_store: bool) -> [String; 7] {
     };
     let rates = cell.rounds.iter().map(Round::rate);
     let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
-    let sync = median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0);
+    let sync = match shape.order {
+        Order::Files => shape.block_bytes as f64 / cell.rate(),
+        _ => median(cell.rounds.iter().map(|round| round.sync_seconds)).unwrap_or(0.0),
+    };
     [
         what,
         show_bytes(shape.block_bytes),

@@ -240,7 +240,8 @@ pub fn event(event: &Event) {
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
         Event::Shipped(id, at, frames, bytes, pace) => {
-            message(&format!("log {id} up to {at}: {frames} frames, {}; {pace}", show_bytes(*bytes)))
+            let frames = counted(*frames, "frame");
+            message(&format!("log {id} up to {at}: {frames}, {}; {pace}", show_bytes(*bytes)))
         }
         Event::Behind(why) => warning(why),
         Event::Failed(why, pause) => {

@@ -15,6 +15,8 @@ use crate::tune::profile::{Order, Shape, Way};
 /// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and lets a device that was idle begin with all of
 /// one: this is one and a half.
 pub(super) const LEAD_IN: Duration = Duration::from_millis(150);
+/// How often the bucket of a throttled device is filled.
+const FILLING: Duration = Duration::from_millis(100);
 
 /// When a round counts.
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +30,21 @@ pub(super) struct Window {
 impl Window {
     /// That of a round which begins now.
     pub fn new(pace: &Pace<'_>) -> Self {
-        Self { from: Instant::now() + LEAD_IN, length: pace.on_device }
+        Self { from: Instant::now() + LEAD_IN, length: between_bursts(pace.on_device) }
     }
 
     /// How long a round takes at least.
     pub fn whole(pace: &Pace<'_>) -> Duration {
         LEAD_IN + pace.on_device
     }
+}
+
+/// A window of about so long that ends in the middle between two fillings of a bucket, seen from an operation that one of them let pass: the operation
+/// that counts last is the first of the next filling. A window of whole fillings ends among the operations of one, and may count all of them: 2 fillings
+/// of 8 MB looked like 3, and 80 MB/s like 115.
+fn between_bursts(wanted: Duration) -> Duration {
+    let halves = (wanted.as_nanos() / (FILLING.as_nanos() / 2)) as u32;
+    if halves == 0 { wanted } else { FILLING / 2 * (halves - (halves + 1) % 2) }
 }
 
 /// A stream of a round, with all that it needs: nothing is allocated once the round has begun.
@@ -216,6 +226,20 @@ mod tests {
         assert!((rate(bursts, 300) - 250.0).abs() < 0.01);
         let evenly = (1..=60).map(|number| number * 10);
         assert!((rate(evenly, 305) - 100.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_window_ends_between_the_fillings_of_a_bucket() {
+        let length = |milliseconds| between_bursts(Duration::from_millis(milliseconds)).as_millis() as u64;
+        assert_eq!([20, 60, 100, 200, 240, 350, 1000].map(length), [20, 50, 50, 150, 150, 350, 950]);
+        // Eight operations within two milliseconds, whose first may be a little early or late: 80 a second.
+        for wanted in [100, 200, 300, 400, 700] {
+            for late in [0, 1] {
+                let burst = move |slice: u64| (0..8).map(move |number| slice * 100 + number / 4 + late * (slice % 2));
+                let made = rate((0..12).flat_map(burst), length(wanted));
+                assert!((made / 80.0 - 1.0).abs() < 0.02, "{wanted} ms: {made}");
+            }
+        }
     }
 
     #[test]
