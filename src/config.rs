@@ -105,6 +105,21 @@ pub struct RepositoryConfig {
     pub keep: Option<KeepRules>,
 }
 
+impl RepositoryConfig {
+    /// The first key that only an object store can heed.
+    pub fn asked_of_store(&self) -> Option<&'static str> {
+        let said = [
+            ("lock-until", self.lock_until.is_some()),
+            ("lock-mode", self.lock_mode.is_some()),
+            ("sse", self.sse.is_some()),
+            ("storage-class", self.storage_class.is_some()),
+            ("tag", !self.tag.is_empty()),
+            ("max-parts", self.max_parts.is_some()),
+        ];
+        said.into_iter().find_map(|(key, said)| said.then_some(key))
+    }
+}
+
 impl Config {
     /// This configuration for a run on a repository: what is said of that comes before what is said of all.
     pub fn of_repository(&self, name: &str) -> Self {
@@ -126,6 +141,18 @@ impl Config {
             aws_profile: own.aws_profile.or(all.aws_profile),
             ..self.clone()
         }
+    }
+
+    /// The keys that only an object store can heed, and what is not so elsewhere, where one promises that something is kept safe.
+    pub fn for_stores_alone(&self) -> Vec<(&'static str, Option<&'static str>)> {
+        let said = [
+            ("lock-until", self.lock_until.is_some(), Some("nothing keeps anybody from deleting what is there")),
+            ("sse", self.sse.is_some(), Some("nobody encrypts what is there (encrypt-to does, anywhere)")),
+            ("storage-class", self.storage_class.is_some(), None),
+            ("tag", !self.tag.is_empty(), None),
+            ("max-parts", self.max_parts.is_some(), None),
+        ];
+        said.into_iter().filter(|(_, said, _)| *said).map(|(key, _, lost)| (key, lost)).collect()
     }
 
     /// Where the catalog is.

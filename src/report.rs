@@ -65,6 +65,8 @@ pub struct Report {
     pub copies: Vec<FamilyReport>,
     /// Bytes read from the database, or unpacked.
     pub source_bytes: u64,
+    /// Of these, free pages that were not read.
+    pub unread_bytes: u64,
     /// Bytes of the database that hold something.
     pub allocated_bytes: u64,
     /// Bytes not stored: free, zero, or (differential) unchanged.
@@ -364,6 +366,7 @@ impl Report {
 
     /// Books stages, and with them the bottleneck. Those of several sets add up.
     pub fn add_stages(&mut self, more: &[Stage]) {
+        self.unread_bytes += more.iter().map(|stage| stage.account.unread).sum::<u64>();
         let longest = more.iter().map(Stage::longest).max().unwrap_or_default();
         self.moving = (self.moving.0 + longest.as_secs_f64(), self.moving.1 + 1);
         for stage in more {

@@ -73,6 +73,12 @@ impl Cell {
         self.is_differential() || self.named(Axis::Load).is_some() || on_a_volume
     }
 
+    /// The raw path is measured in the same run. It would not pass a volume under the database that is emulated in process.
+    pub fn measures_the_raw_path(&self, matrix: &Matrix) -> bool {
+        let emulated = self.how(matrix, Axis::Volume).is_some_and(|how| how != How::Block);
+        matrix.raw_path && !self.restores() && !emulated
+    }
+
     /// All values by name.
     pub fn words(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|(axis, word)| (axis.name().to_owned(), word.clone())).collect()
@@ -87,7 +93,7 @@ impl Cell {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// What a result belongs to: the values, with every number of the data and volumes that they name.
+    /// What a result belongs to: the values, with every number of the data and volumes that they name, the places, and the program.
     pub fn identity(&self, matrix: &Matrix) -> String {
         let mut text = self.line();
         if let Some(data) = self.get(Axis::Data).and_then(|name| matrix.data.get(name)) {
@@ -112,7 +118,16 @@ impl Cell {
         if let Some(load) = self.named(Axis::Load).and_then(|name| matrix.loads.get(name)) {
             text += &format!("; {} writers, {} readers", load.writers, load.readers);
         }
-        text + if matrix.cold { "; cold" } else { "; caches kept" }
+        if self.measures_the_raw_path(matrix) {
+            text += "; raw path measured";
+        }
+        text += &format!("; in {}", matrix.work.display());
+        let media = matrix.media_directories.iter().take(self.number(Axis::Devices).unwrap_or(1));
+        if !self.to_nul() {
+            media.for_each(|directory| text += &format!("; media in {}", directory.display()));
+        }
+        text += if matrix.cold { "; cold" } else { "; caches kept" };
+        text + "; fullbore " + env!("CARGO_PKG_VERSION")
     }
 }
 
@@ -281,7 +296,7 @@ mod tests {
             let matrix = Matrix::parse("m.toml", "m", text).unwrap();
             cells(&matrix).unwrap()[0].identity(&matrix)
         };
-        let all = [
+        let mut all = vec![
             identity("[data.a]\nsize = \"4MiB\"\n"),
             identity("[data.a]\nsize = \"8MiB\"\n"),
             identity("[data.a]\nsize = \"4MiB\"\nseed = 2\n"),
@@ -289,6 +304,15 @@ mod tests {
             identity("[data.a]\nsize = \"4MiB\"\n[axes]\nvolume = \"v\"\n[volume.v]\nrate = \"1MiB/s\"\n"),
             identity("[data.a]\nsize = \"4MiB\"\n[axes]\nvolume = \"v\"\n[volume.v]\nrate = \"2MiB/s\"\n"),
         ];
+        let with = |line: &str| identity(&format!("{line}\n[data.a]\nsize = \"4MiB\"\n"));
+        all.extend([with("raw-path = true"), with("work = \"w\""), with("media-directories = [\"a\"]")]);
+        all.push(with("media-directories = [\"b\"]"));
+        assert_eq!(
+            with("media-directories = [\"a\"]"),
+            with("media-directories = [\"a\", \"b\"]"),
+            "it has one device"
+        );
+        assert!(all[0].ends_with(&format!("; fullbore {}", env!("CARGO_PKG_VERSION"))), "{all:?}");
         let different: std::collections::BTreeSet<&String> = all.iter().collect();
         assert_eq!(different.len(), all.len(), "{all:#?}");
     }

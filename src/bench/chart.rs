@@ -51,7 +51,11 @@ pub fn charts(rows: &[Row]) -> Vec<Chart> {
             if series.iter().any(|(_, points)| points.len() > 1) {
                 charts.push(Chart {
                     name: format!("{number}-{}", axis.name()),
-                    title: format!("{group}: MiB/s over {}", axis.name()),
+                    title: format!(
+                        "{group}: MiB/s over {}{}",
+                        axis.name(),
+                        if axis.is_a_size() { " in KiB" } else { "" }
+                    ),
                     svg: lines(&series),
                 });
             }
@@ -73,10 +77,6 @@ fn image(height: f64, content: &str) -> String {
     )
 }
 
-fn short(row: &Row) -> &str {
-    if row.short.is_empty() { "as it is" } else { &row.short }
-}
-
 /// A bar for each row, its name above it and its speed behind it; a thin line from the least to the greatest.
 fn bars(rows: &[&Row]) -> String {
     let most = rows.iter().map(|row| row.range.1.max(row.mib_per_s)).fold(1e-9, f64::max);
@@ -92,7 +92,7 @@ fn bars(rows: &[&Row]) -> String {
              <line class=\"axis\" style=\"opacity:.8\" x1=\"{least:.1}\" x2=\"{greatest:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"/>\
              <text x=\"{:.1}\" y=\"{:.0}\">{:.0}</text>",
             top + 12.0,
-            escaped(short(row)),
+            escaped(&row.label()),
             top + 16.0,
             top + 22.0,
             top + 22.0,
@@ -116,7 +116,7 @@ fn series(rows: &[&Row], axis: Axis) -> Series {
         })
         .collect();
     for row in rows {
-        let Some(number) = row.cell.get(axis).and_then(number) else { return Vec::new() };
+        let Some(number) = row.cell.get(axis).and_then(|word| number(axis, word)) else { return Vec::new() };
         let words: Vec<&str> = differ.iter().filter_map(|other| row.cell.get(*other)).collect();
         let name = words.join(", ");
         match found.iter_mut().find(|(known, _)| *known == name) {
@@ -130,9 +130,12 @@ fn series(rows: &[&Row], axis: Axis) -> Series {
     found
 }
 
-/// A number, or a size in KiB.
-fn number(word: &str) -> Option<f64> {
-    word.parse().ok().or_else(|| units::bytes("", word).ok().map(|bytes| bytes as f64 / 1024.0))
+/// A number; of an axis of sizes, in KiB, however it is written.
+fn number(axis: Axis, word: &str) -> Option<f64> {
+    match axis.is_a_size() {
+        true => units::bytes(axis.name(), word).ok().map(|bytes| bytes as f64 / 1024.0),
+        false => word.parse().ok(),
+    }
 }
 
 /// Points over a logarithmic axis, joined; the names of the series below, two in a line.
@@ -194,7 +197,7 @@ fn shares(rows: &[&Row]) -> String {
     let (mut content, mut top) = (String::new(), 0.0);
     let room = WIDTH - 130.0;
     for row in rows.iter().take(MOST_BARS) {
-        let _ = write!(content, "<text x=\"0\" y=\"{:.0}\">{}</text>", top + 12.0, escaped(short(row)));
+        let _ = write!(content, "<text x=\"0\" y=\"{:.0}\">{}</text>", top + 12.0, escaped(&row.label()));
         for (at, (name, share)) in row.stages.iter().enumerate() {
             let line = top + 17.0 + at as f64 * 14.0;
             let _ = write!(
@@ -218,6 +221,8 @@ fn shares(rows: &[&Row]) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::cells::cells;
+    use super::super::matrix::Matrix;
     use super::super::medians::{rows, tests::measured};
     use super::*;
 
@@ -250,7 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_in_names_is_no_markup() {}
+    fn sizes_stand_in_their_order_however_they_are_written() {
+        let text = "[data.a]\nsize = \"4MiB\"\n[axes]\nblock-size = [\"64KiB\", 4096, 16384]\n";
+        let matrix = Matrix::parse("m.toml", "m", text).unwrap();
+        let rows = rows(&matrix, &cells(&matrix).unwrap(), &[]);
+        let rows: Vec<&Row> = rows.iter().collect();
+        let points: Vec<f64> = series(&rows, Axis::BlockSize)[0].1.iter().map(|point| point.0).collect();
+        assert_eq!(points, [4.0, 16.0, 64.0]);
+    }
 
     #[test]
     fn equal_numbers_and_no_speed_divide_by_nothing() {

@@ -195,13 +195,38 @@ struct MemoryGroup {
     folder: PathBuf,
 }
 
+/// Hierarchies in which a group of memory can be made, and the file of its limit there.
+const HIERARCHIES: [(&str, &str); 2] =
+    [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+/// What the name of every group begins with; the number of its bench follows.
+const GROUP: &str = "fullbore-bench-";
+
+/// Removes the groups of benches that were killed.
+pub fn sweep() {
+    for (root, _) in HIERARCHIES {
+        remove_dead_groups(Path::new(root));
+    }
+}
+
+fn remove_dead_groups(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().filter_map(std::result::Result::ok) {
+        let name = entry.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(GROUP)).and_then(|number| number.parse::<u32>().ok());
+        // One of this process's own number is another's, for it has none yet.
+        let dead = |number: u32| number == std::process::id() || !Path::new("/proc").join(number.to_string()).exists();
+        if number.is_some_and(dead) {
+            let _ = fs::remove_dir(entry.path()); // One with a process in it stays until the next start.
+        }
+    }
+}
+
 impl MemoryGroup {
     /// Of this many bytes, in whichever hierarchy the machine has.
     fn make(bytes: u64) -> std::result::Result<Self, String> {
-        let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         let mut last = "this machine has no memory controller".to_owned();
-        for (root, limit) in places {
-            let folder = Path::new(root).join(format!("fullbore-bench-{}", std::process::id()));
+        for (root, limit) in HIERARCHIES {
+            let folder = Path::new(root).join(format!("{GROUP}{}", std::process::id()));
             if !Path::new(root).join("cgroup.procs").exists() {
                 continue;
             }
@@ -231,5 +256,28 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.folder); // Empty: its only process has ended.
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_benches_that_are_gone_are_removed_and_no_others() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero();
+        // No process has a number above 2^22.
+        let names = [
+            "fullbore-bench-4999999".to_owned(),
+            format!("fullbore-bench-{parent}"),
+            "fullbore-bench-x".into(),
+            "4999999".into(),
+        ];
+        names.iter().for_each(|name| fs::create_dir(root.path().join(name)).unwrap());
+        remove_dead_groups(root.path());
+        let left: Vec<bool> = names.iter().map(|name| root.path().join(name).exists()).collect();
+        assert_eq!(left, [false, true, true, true]);
     }
 }

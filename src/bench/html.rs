@@ -3,6 +3,7 @@
 use super::chart::Chart;
 use super::matrix::Matrix;
 use super::medians::Row;
+use super::notes::notes;
 use super::results::Record;
 use super::tables::{groups, table};
 use crate::xml::escaped;
@@ -18,9 +19,10 @@ th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;
 /// The page.
 pub fn page(matrix: &Matrix, rows: &[Row], records: &[Record], charts: &[Chart]) -> String {
     let title = escaped(&matrix.title);
-    let mut body = format!("<h1>{title}</h1><p class=\"notes\">{}</p>", escaped(&super::preamble(matrix, records)));
-    for (number, (group, rows)) in groups(rows).into_iter().enumerate() {
-        let (head, lines) = table(matrix, &rows);
+    let mut body =
+        format!("<h1>{title}</h1><p class=\"notes\">{}</p>", escaped(&super::preamble(matrix, rows, records)));
+    for (number, (group, of_group)) in groups(rows).into_iter().enumerate() {
+        let (head, lines) = table(matrix, &of_group);
         let cells = |kind: &str, words: &[String]| -> String {
             words.iter().map(|word| format!("<{kind}>{}</{kind}>", escaped(word))).collect()
         };
@@ -38,25 +40,14 @@ pub fn page(matrix: &Matrix, rows: &[Row], records: &[Record], charts: &[Chart])
             .collect();
         body += &format!("<div class=\"charts\">{drawn}</div>");
     }
-    body += &notes(records);
+    body += &list(&notes(rows, records));
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>{title}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
 }
 
-/// What was not as it was asked for, each once.
-fn notes(records: &[Record]) -> String {
-    let mut notes: Vec<String> = Vec::new();
-    for record in records {
-        let volumes =
-            record.volumes.iter().map(|volume| format!("volume {}: {}, {}", volume.name, volume.how, volume.why));
-        for note in volumes.chain(record.caps.why.clone()).chain(record.warnings.iter().cloned()) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
+fn list(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();
     }
@@ -74,10 +65,20 @@ mod tests {
         let (mut matrix, cells, mut records) = medians::tests::measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
         matrix.title = "<script>alert(1)</script>".into();
         records[0].warnings = vec!["a <b> warning".into()];
+        records[1].status = "failed".into();
+        records[1].error = Some("a <i> child's error".into());
         let rows = medians::rows(&matrix, &cells, &records);
         let text = page(&matrix, &rows, &records, &chart::charts(&rows));
-        for words in ["width=device-width", "<table>", "<svg ", "~2.7× faster", "a &lt;b&gt; warning", "&lt;script&gt;"]
-        {
+        for words in [
+            "width=device-width",
+            "<table>",
+            "<svg ",
+            "~2.7× faster",
+            "a &lt;b&gt; warning",
+            "&lt;script&gt;",
+            "(2 of 3 rounds)</td>",
+            "round 2 failed: a &lt;i&gt; child",
+        ] {
             assert!(text.contains(words), "`{words}` is not in the page");
         }
         for words in ["<script", "src=", "href=", "http:", "https:"] {

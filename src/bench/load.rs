@@ -134,13 +134,20 @@ mod tests {
         let path = folder.path().join("a.db");
         data::make(&path, &DataFrom::Made { full_bytes: 1 << 20, bytes: 1 << 20, random: 0.4, seed: 1 }).unwrap();
         let load = Load { writers: 1, readers: 1, seconds: 1 };
-        let job = || {
-            std::thread::sleep(Duration::from_millis(300));
-            Ok(7)
-        };
-        let (done, result) = beside(("l", &load), &path, &Conduct::default(), job).unwrap();
-        assert_eq!(done, 7);
-        assert!(result.alone.per_s > 0.0 && result.beside.per_s > 0.0, "{result:?}");
+        // A busy machine may give the load no turn in a short time.
+        for milliseconds in [300, 3_000, 30_000] {
+            let job = || {
+                std::thread::sleep(Duration::from_millis(milliseconds));
+                Ok(7)
+            };
+            let (done, result) = beside(("l", &load), &path, &Conduct::default(), job).unwrap();
+            assert_eq!(done, 7);
+            let is_at_work = result.alone.per_s > 0.0 && result.beside.per_s > 0.0;
+            assert!(is_at_work || milliseconds < 30_000, "{result:?}");
+            if is_at_work {
+                break;
+            }
+        }
         let sum = "SELECT sum(balance) FROM account";
         let sum: i64 = Connection::open(&path).unwrap().query_row(sum, [], |row| row.get(0)).unwrap();
         assert_eq!(sum, 1000 * ACCOUNTS);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cells::Cell;
+use super::cells::{Cell, Round};
 use super::matrix::{Axis, Matrix};
 use super::results::{DONE, Record, Throughput};
 use crate::tune::statistics::median;
@@ -20,6 +20,10 @@ pub struct Row {
     pub group: String,
     /// Rounds that count.
     pub rounds: usize,
+    /// Rounds that were asked for.
+    pub wanted: usize,
+    /// Runs that failed and were not run again: which, and why.
+    pub failures: Vec<String>,
     /// Seconds of a run.
     pub seconds: f64,
     /// MiB/s of the database.
@@ -50,6 +54,17 @@ pub struct Row {
     pub failed: Option<String>,
 }
 
+impl Row {
+    /// How a table calls it, with its rounds where some of them are missing.
+    pub fn label(&self) -> String {
+        let name = if self.short.is_empty() { "as it is" } else { &self.short };
+        match self.failed.is_none() && self.rounds < self.wanted {
+            true => format!("{name} ({} of {} rounds)", self.rounds, self.wanted),
+            false => name.to_owned(),
+        }
+    }
+}
+
 /// Rows in the order of the file.
 pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
     let differ: Vec<Axis> = matrix.axes.iter().filter(|(_, words)| words.len() > 1).map(|(axis, _)| *axis).collect();
@@ -67,6 +82,7 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
         let first = first_of.entry(group.clone()).or_insert_with(|| counted.clone());
         let is_first = first.first().zip(counted.first()).is_none_or(|(first, own)| first.identity == own.identity);
         let mut row = row(cell, &all, &counted);
+        row.wanted = matrix.repetitions as usize;
         row.faster = if is_first { None } else { faster(&counted, first) };
         row.name = words(cell, differ.iter());
         row.short = words(cell, differ.iter().filter(|axis| !Axis::GROUP.contains(axis)));
@@ -121,6 +137,8 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
         short: String::new(),
         group: String::new(),
         rounds: counted.len(),
+        wanted: 0,
+        failures: failures(all),
         seconds: middle(&|record| record.seconds),
         mib_per_s: middle(&|record| record.mib_per_s),
         range: (speeds().fold(f64::INFINITY, f64::min), speeds().fold(0.0, f64::max)),
@@ -142,6 +160,19 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
         price_per_tb: counted.first().and_then(|record| record.price_per_hour).map(|price| price * hours_per_tb),
         failed: counted.is_empty().then(|| last_error.unwrap_or_else(|| "not run".into())),
     }
+}
+
+/// The last failure of each round that was not done since.
+fn failures(all: &[&Record]) -> Vec<String> {
+    let mut last: BTreeMap<Round, Option<&Record>> = BTreeMap::new();
+    for record in all {
+        last.insert(record.round(), (record.status != DONE).then_some(record));
+    }
+    let told = |record: &Record| {
+        let kind = if record.warm_up { "warm-up" } else { "round" };
+        format!("{kind} {} failed: {}", record.round, record.error.as_deref().unwrap_or("nobody knows why"))
+    };
+    last.into_values().flatten().map(told).collect()
 }
 
 /// Busy shares of the run whose time is nearest to the median.
@@ -226,5 +257,19 @@ pub(super) mod tests {
         let rows = rows(&matrix, &cells, &records);
         assert_eq!((rows[0].rounds, rows[0].seconds), (2, 1.0));
         assert_eq!((rows[1].rounds, rows[1].failed.as_deref()), (0, Some("no room")));
+    }
+
+    #[test]
+    fn a_row_of_fewer_rounds_says_so_until_they_are_run_again() {
+        let (matrix, cells, mut records) = measured([[1.0; 3]; 4]);
+        let good = records[1].clone();
+        records[1].status = "failed".into();
+        records[1].error = Some("signal: 9".into());
+        let before = &rows(&matrix, &cells, &records)[0];
+        assert_eq!(before.label(), "none, 1 file (2 of 3 rounds)");
+        assert_eq!(before.failures, ["round 2 failed: signal: 9"]);
+        records.push(good);
+        let after = &rows(&matrix, &cells, &records)[0];
+        assert_eq!((after.label().as_str(), after.failures.len()), ("none, 1 file", 0));
     }
 }

@@ -2,7 +2,7 @@
 //! What the keys and the results mean is in `docs/BENCH.md`.
 //!
 //! [`Matrix`] is the file, [`cells`] its product and order, [`plan`] what it will take, [`run`] one run, [`results`] what was measured,
-//! [`tables`], [`chart`] and [`html`] how it is shown.
+//! [`tables`], [`chart`] and [`html`] how it is shown; `places` are its directories, `notes` what is to be known besides.
 
 pub mod cells;
 pub mod chart;
@@ -12,6 +12,8 @@ pub mod html;
 mod load;
 pub mod matrix;
 pub mod medians;
+mod notes;
+mod places;
 pub mod plan;
 pub mod results;
 mod rooms;
@@ -19,7 +21,7 @@ mod run;
 pub mod tables;
 pub mod volume;
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::{Error, Result};
@@ -75,19 +77,17 @@ const SHOWN: usize = 8;
 /// Something wrong in the matrix, too much to be done without `--yes`, a signal, no room. What was measured until then is kept.
 pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<Outcome> {
     let mut matrix = Matrix::load(&request.matrix)?;
+    places::find(&mut matrix, request.work.as_deref())?;
     if !matrix.volumes.is_empty() {
         matrix.means = Means::seen(matrix.volume_choice)?;
     }
     let cells = cells::cells(&matrix)?;
     let rounds = cells::rounds(&matrix);
-    let work = request.work.clone().unwrap_or_else(|| matrix.work.clone());
+    let work = matrix.work.clone();
     let out = request.out.clone().unwrap_or_else(|| beside(&request.matrix));
     let machine = machine();
     if request.dry_run {
-        let done = match (request.resume, out.join("results.jsonl").exists()) {
-            (true, true) => Results::open(&out, true, &machine)?.done(),
-            _ => std::collections::BTreeSet::new(),
-        };
+        let done = if request.resume { results::seen(&out, &machine)? } else { std::collections::BTreeSet::new() };
         let plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
         let first = cells.iter().take(SHOWN).map(cells::Cell::line).collect();
         return Ok(Outcome { plan, first, tables: None, failed: 0, out });
@@ -101,8 +101,7 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
         return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
     }
     make_directory(&work.join("data"))?;
-    let work = fs::canonicalize(&work).map_err(|e| Error::io("look at", work.display().to_string(), e))?;
-    let _lock = lock(&work)?;
+    let _held = places::hold(&matrix, say)?;
     rooms::sweep(&work, &matrix.media_directories)?;
     if !matrix.volumes.is_empty() {
         matrix.means = matrix.means.tried(matrix.volume_choice, &rooms::trial_of(&work))?;
@@ -171,21 +170,6 @@ fn make_directory(path: &Path) -> Result<()> {
     made.map_err(|e| Error::io("make", path.display().to_string(), e))
 }
 
-/// Two benches in one directory would measure each other.
-fn lock(work: &Path) -> Result<File> {
-    let path = work.join("lock");
-    let failed = |e| Error::io("lock", path.display().to_string(), e);
-    let file = File::create(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let why = "another bench is running there";
-            Err(Error::refused(work.display().to_string(), why, "wait for it, or give another --work"))
-        }
-        Err(TryLockError::Error(e)) => Err(failed(e)),
-    }
-}
-
 /// This machine.
 fn machine() -> Machine {
     let profile::Machine { host, cpu_model, kernel, .. } = profile::Machine::this();
@@ -194,7 +178,7 @@ fn machine() -> Machine {
 }
 
 /// What stands above tables: how it was measured.
-fn preamble(matrix: &Matrix, records: &[results::Record]) -> String {
+fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record]) -> String {
     let Some(record) = records.last() else { return String::new() };
     let Machine { host, processor, cores, memory_bytes, kernel } = &record.machine;
     let cache = if matrix.cold { record.cache.as_str() } else { "kept" };
@@ -205,6 +189,10 @@ fn preamble(matrix: &Matrix, records: &[results::Record]) -> String {
         )
     } else {
         String::new()
+    };
+    let short = match rows.iter().any(|row| row.rounds < row.wanted) {
+        true => " Runs have failed: rows with fewer rounds say so, and the notes below why.",
+        false => "",
     };
     let any = |how| records.iter().any(|record| record.volumes.iter().any(|volume| volume.how == how));
     let emulated = match (any("in process"), any("block device")) {
@@ -217,7 +205,7 @@ fn preamble(matrix: &Matrix, records: &[results::Record]) -> String {
     };
     format!(
         "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of warm-up, in random order (seed {}); \
-         page cache {cache} before each run; at most {} for a run.{scale}{emulated}",
+         page cache {cache} before each run; at most {} for a run.{short}{scale}{emulated}",
         crate::units::show_bytes(*memory_bytes),
         record.tool_version,
         matrix.repetitions,

@@ -7,7 +7,7 @@ use super::cells::{Cell, Round};
 use super::child;
 use super::matrix::{Axis, Data, DataFrom, Matrix};
 use super::volume::How;
-use crate::units::{MIB, show_bytes};
+use crate::units::{MIB, counted, show_bytes};
 
 /// MiB/s of a database on two cores, by the name of the codec: `bench/results/sqlite-2026-11-21.md`, "fullbore … to disk" (none 1058, lz4
 /// 628, zstd:1 443, gzip:1 536). Other levels are slower; a plan need not be exact.
@@ -82,8 +82,10 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
     let cores = child::caps(None).threads_given as f64;
     let mut to_make = BTreeMap::new();
     let mut widest = 0;
+    let mut identities = BTreeSet::new();
     for cell in cells {
         let identity = cell.identity(matrix);
+        identities.insert(identity.clone());
         let left = rounds.iter().filter(|round| !done.contains(&(identity.clone(), **round))).count() as u64;
         plan.done += rounds.len() as u64 - left;
         plan.runs += left;
@@ -107,6 +109,12 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
     plan.seconds += made as f64 / MIB / MAKE_RATE;
     plan.disk_bytes = kept + widest;
     plan.notes = remarks(matrix);
+    let others = done.iter().filter(|(identity, _)| !identities.contains(identity)).count();
+    if others > 0 {
+        let results = counted(others as u64, "result");
+        plan.notes
+            .push(format!("{results} of other settings, other places or another version are there, and in no median"));
+    }
     plan
 }
 
@@ -201,10 +209,12 @@ mod tests {
         let text = "repetitions = 2\nwarm-up = 1\n[data.a]\nsize = \"1MiB\"\n[axes]\nstripes = [1, 2]\n";
         let matrix = Matrix::parse("m.toml", "m", text).unwrap();
         let cells = cells(&matrix).unwrap();
-        let done = BTreeSet::from([(cells[0].identity(&matrix), Round { warm_up: true, number: 1 })]);
+        let round = Round { warm_up: true, number: 1 };
+        let done = BTreeSet::from([(cells[0].identity(&matrix), round), ("another".into(), round)]);
         let plan = plan(&matrix, &cells, &rounds(&matrix), &done, Path::new("/nowhere"));
         assert_eq!((plan.cells, plan.runs, plan.done), (2, 5, 1));
         assert!(plan.line().contains("2 cells, 5 runs (1 are done)"), "{}", plan.line());
+        assert!(plan.notes[0].contains("1 result of other settings"), "{:?}", plan.notes);
     }
 
     #[test]

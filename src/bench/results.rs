@@ -1,7 +1,7 @@
 //! Results: one JSON object in each line, durable before the next run begins, and what a resume knows from them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ use super::cells::Round;
 pub const SCHEMA_VERSION: u32 = 1;
 /// Bytes of the longest file that is read: 100,000 cells of 110 rounds would be longer, and take years.
 const FILE_MAX: u64 = 1 << 30;
+/// Its name.
+const FILE: &str = "results.jsonl";
 /// What a run that counts is called.
 pub const DONE: &str = "done";
 
@@ -188,7 +190,7 @@ impl Record {
     }
 }
 
-/// The file of results, held for appending.
+/// The file of results, held for appending, and locked: of two benches that go on with the same each would run what the other runs.
 pub struct Results {
     path: PathBuf,
     file: File,
@@ -200,35 +202,29 @@ impl Results {
     /// Opens or makes the file in `directory`.
     ///
     /// # Errors
-    /// There are results and this is no resume; they cannot be read, or are those of another machine.
+    /// Another bench writes there; there are results and this is no resume; they cannot be read, or are those of another machine.
     pub fn open(directory: &Path, resume: bool, machine: &Machine) -> Result<Self> {
-        let path = directory.join("results.jsonl");
+        let path = directory.join(FILE);
         let shown = path.display().to_string();
         let failed = |action: &str, e| Error::io(action, shown.clone(), e);
-        let text = match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.len() > FILE_MAX => {
-                return Err(Error::refused(shown, "is too long to be results", "give another --out"));
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(|e| failed("open the results", e))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let why = "another bench is writing its results there";
+                return Err(Error::refused(shown, why, "wait for it, or give another --out"));
             }
-            Ok(_) => std::fs::read_to_string(&path).map_err(|e| failed("read the results", e))?,
-            Err(_) => String::new(),
-        };
-        let (records, whole) = parse(&shown, &text)?;
+            Err(TryLockError::Error(e)) => return Err(failed("lock the results", e)),
+        }
+        // Now that nobody else adds to them.
+        let Found { records, whole, bytes } = read(&path)?;
         if !records.is_empty() && !resume {
             let why = format!("has {} results already", records.len());
             return Err(Error::refused(shown, why, "go on with --resume, or give another --out"));
         }
-        let same = |record: &Record| {
-            (&record.machine.host, &record.machine.processor, record.machine.cores)
-                == (&machine.host, &machine.processor, machine.cores)
-        };
-        if let Some(other) = records.iter().find(|record| !same(record)) {
-            let Machine { host, cores, .. } = &other.machine;
-            let why = format!("has results of another machine (`{host}`, {cores} processors)");
-            return Err(Error::refused(shown, why, "results of two machines are not compared: give another --out"));
-        }
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(|e| failed("open the results", e))?;
-        if whole < text.len() as u64 {
+        of_this_machine(&shown, &records, machine)?;
+        if whole < bytes {
             file.set_len(whole).map_err(|e| failed("cut a line that was not finished off", e))?;
         }
         Ok(Self { path, file, records })
@@ -236,8 +232,7 @@ impl Results {
 
     /// Runs that need not be run again.
     pub fn done(&self) -> BTreeSet<(String, Round)> {
-        let done = self.records.iter().filter(|record| record.status == DONE);
-        done.map(|record| (record.identity.clone(), record.round())).collect()
+        done(&self.records)
     }
 
     /// Adds a record; it is durable when this returns.
@@ -257,10 +252,59 @@ impl Results {
     }
 }
 
-/// The records, and the bytes of the lines that are whole. What follows the last end of line a kill has cut.
-fn parse(shown: &str, text: &str) -> Result<(Vec<Record>, u64)> {
-    let whole = text.rfind('\n').map_or(0, |at| at + 1);
-    let lines = text[..whole].lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+/// Runs that need not be run again, for who only looks: nothing is made, and nothing changed.
+///
+/// # Errors
+/// As [`Results::open`] with `resume`.
+pub fn seen(directory: &Path, machine: &Machine) -> Result<BTreeSet<(String, Round)>> {
+    let path = directory.join(FILE);
+    let found = read(&path)?;
+    of_this_machine(&path.display().to_string(), &found.records, machine)?;
+    Ok(done(&found.records))
+}
+
+fn done(records: &[Record]) -> BTreeSet<(String, Round)> {
+    let done = records.iter().filter(|record| record.status == DONE);
+    done.map(|record| (record.identity.clone(), record.round())).collect()
+}
+
+fn of_this_machine(shown: &str, records: &[Record], machine: &Machine) -> Result<()> {
+    let same = |record: &Record| {
+        (&record.machine.host, &record.machine.processor, record.machine.cores)
+            == (&machine.host, &machine.processor, machine.cores)
+    };
+    let Some(other) = records.iter().find(|record| !same(record)) else { return Ok(()) };
+    let Machine { host, cores, .. } = &other.machine;
+    let why = format!("has results of another machine (`{host}`, {cores} processors)");
+    Err(Error::refused(shown, why, "results of two machines are not compared: give another --out"))
+}
+
+/// What a file of results holds.
+struct Found {
+    records: Vec<Record>,
+    /// Bytes of the lines that are whole. What follows the last end of line a kill has cut.
+    whole: u64,
+    /// All of its bytes.
+    bytes: u64,
+}
+
+fn read(path: &Path) -> Result<Found> {
+    let shown = path.display().to_string();
+    let text = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() > FILE_MAX => {
+            return Err(Error::refused(shown, "is too long to be results", "give another --out"));
+        }
+        Ok(_) => std::fs::read(path).map_err(|e| Error::io("read the results", shown.clone(), e))?,
+        Err(_) => Vec::new(),
+    };
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Ok(Found { records: parse(&shown, &text[..whole])?, whole: whole as u64, bytes: text.len() as u64 })
+}
+
+fn parse(shown: &str, whole: &[u8]) -> Result<Vec<Record>> {
+    let text = std::str::from_utf8(whole)
+        .map_err(|e| Error::refused(shown, format!("is no text: {e}"), "give another --out"))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let records = lines.map(|(number, line)| {
         let record: Record = serde_json::from_str(line).map_err(|e| {
             Error::refused(
@@ -278,7 +322,7 @@ fn parse(shown: &str, text: &str) -> Result<(Vec<Record>, u64)> {
             )),
         }
     });
-    Ok((records.collect::<Result<_>>()?, whole as u64))
+    records.collect()
 }
 
 #[cfg(test)]
@@ -308,8 +352,10 @@ mod tests {
         for (identity, number, status) in [("a", 1, DONE), ("b", 1, "failed"), ("a", 2, DONE)] {
             results.append(record(identity, number, status)).unwrap();
         }
+        let records = results.records.clone();
+        drop(results);
         let again = Results::open(folder.path(), true, &machine("here")).unwrap();
-        assert_eq!(again.records, results.records);
+        assert_eq!(again.records, records);
         let done = |number| ("a".to_owned(), Round { warm_up: false, number });
         assert_eq!(again.done(), BTreeSet::from([done(1), done(2)]));
     }
@@ -324,14 +370,32 @@ mod tests {
     }
 
     #[test]
+    fn two_benches_do_not_write_the_same_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Results::open(folder.path(), false, &machine("here")).unwrap();
+        for resume in [false, true] {
+            let error = Results::open(folder.path(), resume, &machine("here")).err().unwrap().to_string();
+            assert!(error.contains("another bench is writing its results there"), "{error}");
+        }
+        assert!(seen(folder.path(), &machine("here")).unwrap().is_empty(), "to look is allowed");
+        drop(first);
+        Results::open(folder.path(), true, &machine("here")).unwrap();
+    }
+
+    #[test]
     fn a_line_that_a_kill_has_cut_is_removed_and_a_broken_one_between_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.jsonl");
         Results::open(folder.path(), false, &machine("here")).unwrap().append(record("a", 1, DONE)).unwrap();
         let good = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, format!("{good}{}", &good[..good.len() / 2])).unwrap();
+        // In the middle of a letter: names may have such ones.
+        let cut = [good.as_bytes(), &good.as_bytes()[..good.len() / 2], &"ü".as_bytes()[..1]].concat();
+        std::fs::write(&path, &cut).unwrap();
+        assert_eq!(seen(folder.path(), &machine("here")).unwrap().len(), 1);
+        assert_eq!(std::fs::read(&path).unwrap(), cut, "who only looks changes nothing");
         let mut results = Results::open(folder.path(), true, &machine("here")).unwrap();
         results.append(record("b", 1, DONE)).unwrap();
+        drop(results);
         assert_eq!(Results::open(folder.path(), true, &machine("here")).unwrap().records.len(), 2);
         std::fs::write(&path, format!("no json\n{good}")).unwrap();
         let error = Results::open(folder.path(), true, &machine("here")).err().unwrap().to_string();

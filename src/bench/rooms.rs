@@ -8,6 +8,7 @@ use fullbore_core::io::free_space;
 use fullbore_core::{Error, Result};
 
 use super::cells::Cell;
+use super::child;
 use super::matrix::{Axis, Matrix};
 use super::plan::bytes_of;
 use super::volume::How;
@@ -49,12 +50,13 @@ fn remove(directories: &[PathBuf]) {
     }
 }
 
-/// Removes what a bench that was killed has left: volumes wherever they are, and the files of runs in these directories.
+/// Removes what a bench that was killed has left: volumes and control groups wherever they are, and the files of runs in these directories.
 ///
 /// # Errors
 /// A volume cannot be taken away.
 pub fn sweep(work: &Path, media_directories: &[PathBuf]) -> Result<()> {
     block::sweep()?;
+    child::sweep();
     remove(&[work.join(RUN)]);
     remove(&media_directories.iter().map(|directory| directory.join(RUN)).collect::<Vec<_>>());
     Ok(())
@@ -150,6 +152,7 @@ fn block_promise(matrix: &Matrix, cell: &Cell, axis: Axis) -> Option<Promise> {
     cell.named(axis).and_then(|name| matrix.volumes.get(name)).map(|profile| profile.scaled(matrix.scale))
 }
 
+/// Makes a directory in one that is there: a disk that went meanwhile is not written past.
 fn make_directory(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|e| Error::io("make", path.display().to_string(), e))
+    fs::create_dir(path).map_err(|e| Error::io("make", path.display().to_string(), e))
 }

@@ -215,7 +215,7 @@ impl Bench<'_> {
         if measured {
             words.extend(flags(cell, &of_job));
             words.extend(self.class_workers(cell));
-            if self.matrix.raw_path && !in_process(self.matrix, cell) {
+            if cell.measures_the_raw_path(self.matrix) {
                 words.push("--measure-limit".into());
             }
         }
@@ -349,11 +349,6 @@ impl Bench<'_> {
         }
         Ok("advised")
     }
-}
-
-/// The volume under the database is emulated: the raw path does not pass it.
-fn in_process(matrix: &Matrix, cell: &Cell) -> bool {
-    cell.how(matrix, Axis::Volume).is_some_and(|how| how != How::Block)
 }
 
 /// Flags of the axes that a cell has.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::matrix::{Axis, Matrix};
 use super::medians::Row;
+use super::notes::notes;
 use super::results::Record;
 use crate::units::{MIB, mib_per_s};
 
@@ -59,7 +60,7 @@ fn quoted(field: &str) -> String {
 
 /// A table for each group.
 pub fn markdown(matrix: &Matrix, rows: &[Row], records: &[Record]) -> String {
-    let mut text = format!("# {}\n\n{}\n", line(&matrix.title), line(&super::preamble(matrix, records)));
+    let mut text = format!("# {}\n\n{}\n", line(&matrix.title), line(&super::preamble(matrix, rows, records)));
     for (group, rows) in groups(rows) {
         let (head, lines) = table(matrix, &rows);
         let _ = write!(text, "\n## {}\n\n| {} |\n", line(group), head.join(" | ")); // A String takes everything.
@@ -67,6 +68,10 @@ pub fn markdown(matrix: &Matrix, rows: &[Row], records: &[Record]) -> String {
         for fields in lines {
             let _ = writeln!(text, "| {} |", fields.iter().map(|field| line(field)).collect::<Vec<_>>().join(" | "));
         }
+    }
+    let notes: String = notes(rows, records).iter().map(|note| format!("- {}\n", line(note))).collect();
+    if !notes.is_empty() {
+        let _ = write!(text, "\n## Notes\n\n{notes}");
     }
     text
 }
@@ -135,7 +140,7 @@ pub fn table(matrix: &Matrix, rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) 
 }
 
 fn fields(row: &Row) -> Vec<String> {
-    let name = if row.short.is_empty() { "as it is".to_owned() } else { row.short.clone() };
+    let name = row.label();
     if let Some(why) = &row.failed {
         return vec![name, format!("failed: {}", why.lines().next().unwrap_or_default())];
     }
@@ -179,6 +184,7 @@ mod tests {
     fn a_table_has_minutes_and_how_much_faster() {
         let (matrix, cells, records) = measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
         let text = markdown(&matrix, &rows(&matrix, &cells, &records), &records);
+        assert!(!text.contains("## Notes") && !text.contains("have failed"), "{text}");
         for words in [
             "## backup, a",
             "| none, 1 file | 0.40 | 10 |  | 50 % |",
@@ -186,6 +192,21 @@ mod tests {
             "| lz4, 1 file | 0.15 | 27 | ~2.7× faster |",
             "~1.1× slower",
             "USD per TB/h",
+        ] {
+            assert!(text.contains(words), "`{words}` is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_which_a_run_failed_does_not_look_whole() {
+        let (matrix, cells, mut records) = measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
+        records[4].status = "failed".into();
+        records[4].error = Some("ended with signal: 9 (SIGKILL)".into());
+        let text = markdown(&matrix, &rows(&matrix, &cells, &records), &records);
+        for words in [
+            "Runs have failed",
+            "| none, 4 files (2 of 3 rounds) | 0.20 |",
+            "## Notes\n\n- backup, a: none, 4 files: round 2 failed: ended with signal: 9 (SIGKILL)\n",
         ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
         }

@@ -152,17 +152,20 @@ impl Catalog {
         }))
     }
 
-    /// What every repository that this host has seen holds of `database`, in no order.
+    /// What every repository that this host has seen holds of `database`, in no order, each with the directory of that repository's records; which
+    /// is empty of one in a store.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn of_database(&self, database: &str) -> Result<Vec<SetRecord>> {
-        let read = || -> rusqlite::Result<Vec<SetRecord>> {
-            let mut statement = self.connection.prepare("SELECT stored FROM backup_set WHERE database = ?1")?;
-            let rows = statement.query_map([database], |row| row.get::<_, String>(0))?;
+    pub fn of_database(&self, database: &str) -> Result<Vec<(SetRecord, String)>> {
+        let read = || -> rusqlite::Result<Vec<(SetRecord, String)>> {
+            let sets = "SELECT stored, place FROM backup_set JOIN repository ON repository.id = backup_set.repository WHERE database = ?1";
+            let mut statement = self.connection.prepare(sets)?;
+            let rows = statement.query_map([database], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
             let mut records = Vec::new();
             for row in rows {
-                records.extend(serde_json::from_str::<StoredSet>(&row?).ok().map(|set| set.record));
+                let (stored, place) = row?;
+                records.extend(serde_json::from_str::<StoredSet>(&stored).ok().map(|set| (set.record, place)));
             }
             Ok(records)
         };

@@ -18,13 +18,26 @@ pub struct LogPoint {
     pub frame: u32,
     /// The log's running checksum there, where it is known and means something.
     pub checksum: Option<u64>,
+    /// Where no log has a frame yet: what the database file was then, as far as that is known. Every such log has the salts 0, after each
+    /// close of the database another one, and only the file tells them apart.
+    pub file: Option<u64>,
 }
 
 impl LogPoint {
-    /// True when both may be the same place.
+    fn has_no_frame(&self) -> bool {
+        (self.log, self.frame) == (0, 0)
+    }
+
+    /// True when nothing says that these are two places: enough for two sets one of which names the other.
+    pub fn may_be(&self, other: &Self) -> bool {
+        let agree = |one: Option<u64>, other: Option<u64>| one.zip(other).is_none_or(|(one, other)| one == other);
+        let same_file = !self.has_no_frame() || agree(self.file, other.file);
+        (self.log, self.frame) == (other.log, other.frame) && agree(self.checksum, other.checksum) && same_file
+    }
+
+    /// True when both are the same place, whatever the sets say of each other.
     pub fn is(&self, other: &Self) -> bool {
-        let sums = self.checksum.zip(other.checksum);
-        (self.log, self.frame) == (other.log, other.frame) && sums.is_none_or(|(one, other)| one == other)
+        self.may_be(other) && (!self.has_no_frame() || self.file.is_some() && other.file.is_some())
     }
 }
 
@@ -59,20 +72,24 @@ pub struct Reach {
 impl Reach {
     /// True when this log set holds frames behind `place`, which is within it or where it begins.
     fn goes_on_from(&self, place: &LogPoint) -> bool {
+        self.first.as_ref().is_some_and(|first| first.is(place)) || self.holds_behind(place)
+    }
+
+    /// True when `place` is within it, and not its end.
+    pub(super) fn holds_behind(&self, place: &LogPoint) -> bool {
         let within =
             |span: &FrameSpan| span.log == place.log && span.first - 1 <= place.frame && place.frame <= span.last;
-        self.first.as_ref().is_some_and(|first| first.is(place))
-            || self.spans.iter().any(within) && !self.last.as_ref().is_some_and(|last| last.is(place))
+        self.spans.iter().any(within) && !self.last.as_ref().is_some_and(|last| last.is(place))
     }
 }
 
 /// The log sets among those that were found, and how they join.
 pub(super) struct Logs<'a> {
-    found: &'a [FoundSet],
+    pub(super) found: &'a [FoundSet],
     /// Log sets by the set that they name as their predecessor.
-    successors: HashMap<Uuid, Vec<usize>>,
+    pub(super) successors: HashMap<Uuid, Vec<usize>>,
     /// By place in the list: how far one comes from there, through successors.
-    farthest: HashMap<usize, i64>,
+    pub(super) farthest: HashMap<usize, i64>,
 }
 
 /// Where a walk along the log sets ends.
@@ -82,6 +99,8 @@ pub(super) struct Path {
     pub sets: Vec<usize>,
     /// Until when the last of them reaches.
     pub until: i64,
+    /// What is not sure about it.
+    pub doubts: Vec<String>,
 }
 
 impl<'a> Logs<'a> {
@@ -116,35 +135,54 @@ impl<'a> Logs<'a> {
         Ok(made)
     }
 
-    fn reaches(&self, log: usize) -> i64 {
+    pub(super) fn reaches(&self, log: usize) -> i64 {
         self.farthest.get(&log).copied().unwrap_or(i64::MIN)
     }
 
-    fn reach(&self, at: usize) -> Option<&'a Reach> {
+    pub(super) fn reach(&self, at: usize) -> Option<&'a Reach> {
         self.found[at].reach.as_ref()
     }
 
     /// The log set that continues another, which itself is one; of several the one that leads farthest.
     fn next(&self, log: usize) -> Option<usize> {
-        let end = self.reach(log)?.last?;
-        let named = self.successors.get(&self.found[log].backup_set_id)?.iter().copied();
-        let joins = |next: &usize| {
-            *next != log && self.reach(*next).and_then(|reach| reach.first).is_some_and(|first| first.is(&end))
+        self.continuing(log).max_by_key(|&next| self.reaches(next))
+    }
+
+    /// The log sets that continue another, which itself is one.
+    pub(super) fn continuing(&self, log: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.reach(log).and_then(|reach| reach.last);
+        let named = self.successors.get(&self.found[log].backup_set_id).into_iter().flatten().copied();
+        let joins = move |next: &usize| {
+            let first = self.reach(*next).and_then(|reach| reach.first);
+            *next != log && first.zip(end).is_some_and(|(first, end)| first.may_be(&end))
         };
-        named.filter(joins).max_by_key(|&next| self.reaches(next))
+        named.filter(joins)
     }
 
     /// The log set that goes on from a full or a differential: its successor, or one that was made while it was.
     fn first(&self, base: usize) -> Option<usize> {
-        let end = self.reach(base)?.last?;
+        let later = |log: usize| (self.reaches(log), self.reach(log).map_or(i64::MIN, |reach| reach.until));
+        self.behind(base).max_by_key(|&log| (later(log), Reverse(log)))
+    }
+
+    /// The log sets that go on from a full or a differential.
+    pub(super) fn behind(&self, base: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.reach(base).and_then(|reach| reach.last);
         let set = &self.found[base];
-        let of_it = |log: &usize| {
+        let of_it = move |log: &usize| {
             let other = &self.found[*log];
             let may_be = set.database.is_none() || other.database.is_none() || set.database == other.database;
-            may_be && self.reach(*log).is_some_and(|reach| reach.goes_on_from(&end))
+            may_be && end.is_some_and(|end| self.goes_on(base, &end, *log))
         };
-        let later = |log: usize| (self.reaches(log), self.reach(log).map_or(i64::MIN, |reach| reach.until));
-        self.farthest.keys().copied().filter(of_it).max_by_key(|&log| (later(log), Reverse(log)))
+        self.farthest.keys().copied().filter(of_it)
+    }
+
+    /// True when a log set holds frames behind `end`, where the set at `base` ends.
+    fn goes_on(&self, base: usize, end: &LogPoint, log: usize) -> bool {
+        let names_it = self.found[log].base == Some(self.found[base].backup_set_id);
+        let begins_there = |reach: &Reach| reach.first.is_some_and(|first| first.may_be(end));
+        let holds_it = |reach: &Reach| reach.goes_on_from(end) && !self.is_of_another(base, log);
+        self.reach(log).is_some_and(|reach| names_it && begins_there(reach) || holds_it(reach))
     }
 
     /// Everything from a full, or a differential of it, as far as log sets go on.
@@ -160,7 +198,9 @@ impl<'a> Logs<'a> {
             until = self.reach(log).map_or(until, |reach| reach.until);
             next = self.next(log);
         }
-        Path { sets, until }
+        // What was gone on from is in no doubt.
+        let doubts = if met.is_empty() { self.passed_by(base) } else { Vec::new() };
+        Path { sets, until, doubts }
     }
 
     /// What stands between a path's end and log sets of the same database that are later and cannot be reached.
@@ -169,8 +209,12 @@ impl<'a> Logs<'a> {
         let same = |at: usize| base.database.is_none() || self.found[at].database == base.database;
         let taken: HashSet<usize> = path.sets.iter().copied().collect();
         let reached: HashSet<Uuid> = path.sets.iter().map(|&at| self.found[at].backup_set_id).collect();
+        let end = path.sets.last().and_then(|&at| self.reach(at)?.last);
+        // One that ends where the path does holds nothing else, whenever it looked.
+        let ends_there = |reach: &Reach| reach.last.zip(end).is_some_and(|(last, end)| last.is(&end));
         let beyond = |at: &usize| {
-            same(*at) && !taken.contains(at) && self.reach(*at).is_some_and(|reach| reach.until > path.until)
+            let later = |reach: &Reach| reach.until > path.until && !ends_there(reach);
+            same(*at) && !taken.contains(at) && self.reach(*at).is_some_and(later)
         };
         // The first of them is the one whose predecessor is missing.
         let broken = self
@@ -225,7 +269,12 @@ impl<'a> Logs<'a> {
                 };
                 let enough = path.sets.iter().position(beyond);
                 path.sets.truncate(enough.map_or(path.sets.len(), |at| at + 1));
-                return Ok(path);
+                let path = self.as_it_was((full, differential), path, stop);
+                // Not by a way around what a later base tells.
+                if farthest.as_ref().is_none_or(|known| known.until <= self.seen(&path, stop)) {
+                    return Ok(path);
+                }
+                continue;
             }
             if farthest.as_ref().is_none_or(|known| known.until < path.until) {
                 farthest = Some(path);
@@ -299,23 +348,23 @@ impl<'a> Logs<'a> {
     }
 
     /// The path from a base; where log sets fork, towards `log`.
-    fn path_through(&self, full: usize, differential: Option<usize>, log: usize) -> Path {
+    pub(super) fn path_through(&self, full: usize, differential: Option<usize>, log: usize) -> Path {
         let base = differential.unwrap_or(full);
         // Backwards from the log set along what each names, to the first that goes on from the base.
         let mut back = vec![log];
         while let Some(&last) = back.last() {
-            let goes_on = self.reach(base).and_then(|reach| reach.last).zip(self.reach(last));
-            if goes_on.is_some_and(|(end, reach)| reach.goes_on_from(&end)) {
+            let end = self.reach(base).and_then(|reach| reach.last);
+            if end.is_some_and(|end| self.goes_on(base, &end, last)) {
                 let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
                 sets.extend(back.iter().rev());
-                return Path { sets, until: self.reach(log).map_or(0, |reach| reach.until) };
+                return Path { sets, until: self.reach(log).map_or(0, |reach| reach.until), doubts: Vec::new() };
             }
             let before = self.farthest.keys().copied().find(|&other| {
                 Some(self.found[other].backup_set_id) == self.found[last].base && !back.contains(&other)
             });
             let joined = before.filter(|&other| {
                 let ends = self.reach(other).and_then(|reach| reach.last);
-                ends.zip(self.reach(last).and_then(|reach| reach.first)).is_some_and(|(one, other)| one.is(&other))
+                ends.zip(self.reach(last).and_then(|reach| reach.first)).is_some_and(|(one, other)| one.may_be(&other))
             });
             match joined {
                 Some(other) => back.push(other),

@@ -1,6 +1,7 @@
 //! Chains: backup sets in, restore sequence out. Pure: no I/O.
 
 mod copies;
+mod forks;
 pub mod log;
 pub mod moment;
 pub mod retention;
@@ -144,7 +145,9 @@ fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequen
             ));
         }
     }
-    for newer in newer_but_incomplete(found, end).filter(|_| choice.set.is_none() && choice.stop_at.is_none()) {
+    let newest_is_meant = choice.set.is_none() && choice.stop_at.is_none();
+    warnings.extend(orphans(found, end).filter(|_| newest_is_meant));
+    for newer in newer_but_incomplete(found, end).filter(|_| newest_is_meant) {
         match &newer.incomplete {
             // What a running or killed backup has begun was never a backup.
             Some(_) if newer.interrupted => notes.push(format!("{} is newer, but not finished", title(newer))),
@@ -162,6 +165,7 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
         let base = path.sets.iter().rposition(|&at| found[at].kind != SetKind::Log).unwrap_or(0);
         let mut sequence = sequence_to(found, choice, path.sets[base])?;
         sequence.sets = path.sets;
+        sequence.warnings.extend(path.doubts);
         Ok(sequence)
     };
     if let Some(prefix) = &choice.set {
@@ -178,11 +182,13 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
         return with(logs.up_to(&bases, stop)?);
     }
     let newest = newest(found, choice.latest)?;
-    let full = if found[newest].kind == SetKind::Full { newest } else { base_of(found, newest)? };
-    let of_it = log::bases(found).into_iter().filter(|base| base.0 == full);
+    let of_it = log::bases(found).into_iter().filter(|base| found[base.0].database == found[newest].database);
     let paths = of_it.map(|(full, differential)| logs.path(full, differential));
-    // The farthest; of those that come as far the one with the fewest log sets.
-    let best = paths.max_by_key(|path| (path.until, std::cmp::Reverse(path.sets.len())));
+    // The one with the newest set; of those that come as far that of the newest full, with the fewest log sets.
+    let started = |at: usize| found[at].started_at;
+    let last = |path: &Path| path.sets.iter().map(|&at| started(at)).max();
+    let best =
+        paths.max_by_key(|path| (last(path), path.until, started(path.sets[0]), std::cmp::Reverse(path.sets.len())));
     let Some(best) = best else { return sequence_to(found, choice, newest) };
     match logs.gap(&best) {
         Some(gap) => Err(gap),
@@ -247,14 +253,27 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
             "say which is meant with --set ID; encrypted media tell their database only with --key",
         ));
     }
-    let base = Some(found[last_full].backup_set_id);
-    let differentials = usable.iter().copied().filter(|&at| found[at].base == base);
-    // A differential is later than its full, whatever the clock said.
-    Ok(differentials.max_by_key(|&at| found[at].started_at).unwrap_or(last_full))
+    let newest = usable.iter().filter_map(|&at| Some((point_of(found, &fulls, at)?, at))).max();
+    Ok(newest.map_or(last_full, |(_, at)| at))
+}
+
+/// When a full or a differential shows its database, for an order; `None` of anything else, and of a differential whose full cannot be used. The newest full
+/// need not be the one that the newest differential stands on: it may be a copy-only one, or have been found damaged.
+fn point_of(found: &[FoundSet], fulls: &[usize], at: usize) -> Option<(i64, bool)> {
+    let set = &found[at];
+    match set.kind {
+        SetKind::Full => Some((set.started_at, false)),
+        // A differential is later than its full, whatever the clock said.
+        SetKind::Differential => {
+            let full = fulls.iter().find(|&&full| Some(found[full].backup_set_id) == set.base)?;
+            Some((set.started_at.max(found[*full].started_at), true))
+        }
+        SetKind::Log => None,
+    }
 }
 
 /// What a clock may be off before it is doubted, in microseconds.
-const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
+pub const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
 
 /// Sets whose times cannot be right, now being `now` (microseconds since 1970): which is the newest is not sure then.
 pub fn clock_doubts(found: &[FoundSet], now: i64) -> Vec<String> {
@@ -330,6 +349,23 @@ fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> impl Iterator<Item
         set.started_at > full.started_at || (full.kind == SetKind::Full && set.base == Some(full.backup_set_id))
     };
     found.iter().filter(move |set| set.incomplete.is_some() && later(set))
+}
+
+/// The full of a differential that is whole, where it is not among these: nothing can be done with the differential then.
+pub fn lost_full(set: &FoundSet, found: &[FoundSet]) -> Option<Uuid> {
+    let is_one = set.kind == SetKind::Differential && set.incomplete.is_none();
+    let full = set.base.filter(|_| is_one)?;
+    (!found.iter().any(|other| other.backup_set_id == full)).then_some(full)
+}
+
+/// Differentials of the same database that are newer than what was chosen, and whose full is not among these.
+fn orphans(found: &[FoundSet], chosen: usize) -> impl Iterator<Item = String> + '_ {
+    let end = &found[chosen];
+    let newer = |set: &&FoundSet| set.database == end.database && set.started_at > end.started_at;
+    found.iter().filter(newer).filter_map(|set| {
+        let full = lost_full(set, found)?;
+        Some(format!("{} is newer, but cannot be used: its full {full} is not there", title(set)))
+    })
 }
 
 fn list(found: &[FoundSet]) -> String {

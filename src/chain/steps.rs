@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn point(frame: u32) -> LogPoint {
-        LogPoint { log: 7, frame, checksum: None }
+        LogPoint { log: 7, frame, checksum: None, file: None }
     }
 
     fn set(number: u128, kind: SetKind, base: u128, from: u32, to: u32) -> FoundSet {

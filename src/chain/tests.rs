@@ -40,6 +40,17 @@ fn two_chains_are_refused_with_the_list_unless_one_is_chosen() {
 }
 
 #[test]
+fn the_newest_point_is_meant_also_where_it_stands_on_an_older_full() {
+    // The second full was taken with --copy-only, or found damaged: differentials go on from the first.
+    let found = [full(1, 10), full(2, 20), set(3, SetKind::Differential, Some(1), 30)];
+    let latest = Choice { latest: true, ..Choice::default() };
+    assert_eq!(choose(&found, &latest).unwrap().sets, [0, 2]);
+    let without = choose(&found[1..], &latest).unwrap();
+    assert_eq!(without.sets, [0]);
+    assert!(without.warnings[0].contains("its full 00000001") && without.warnings[0].contains("is not there"));
+}
+
+#[test]
 fn a_differential_without_its_full_is_refused() {
     let found = [full(1, 10), set(2, SetKind::Differential, Some(9), 20)];
     let choice = Choice { set: Some("00000002".into()), ..Choice::default() };
@@ -106,7 +117,7 @@ mod logs {
 
     /// A place that is where it is for its number alone.
     fn place(number: i64) -> LogPoint {
-        LogPoint { log: 7, frame: number as u32 * 10, checksum: Some(number as u64) }
+        LogPoint { log: 7, frame: number as u32 * 10, checksum: Some(number as u64), file: None }
     }
 
     /// A full that ends at a place, seen at that time.
@@ -163,6 +174,39 @@ mod logs {
         }
     }
 
+    /// A place in a log without a frame, of a database whose file was this one.
+    fn before_the_first_frame(file: Option<u64>) -> LogPoint {
+        LogPoint { log: 0, frame: 0, checksum: None, file }
+    }
+
+    /// A full of a database that was closed, and the log set of the session that came next.
+    fn session(id: u128, number: i64, file: Option<u64>) -> [FoundSet; 2] {
+        let mut sets = [full_at(id, number), log(id + 1, id, number, number + 5)];
+        sets[0].reach.as_mut().unwrap().last = Some(before_the_first_frame(file));
+        sets[1].reach.as_mut().unwrap().first = Some(before_the_first_frame(file));
+        sets
+    }
+
+    #[test]
+    fn logs_that_had_no_frame_yet_are_told_apart_by_the_database_file() {
+        for files in [[Some(1), Some(2)], [None, None], [Some(1), None]] {
+            let [one, two] = [session(1, 10, files[0]), session(3, 20, files[1])];
+            let found: Vec<FoundSet> = one.into_iter().chain(two).collect();
+            assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1], "{files:?}");
+            assert_eq!(choose(&found, &stop(25)).unwrap().sets, [2, 3], "{files:?}");
+            let latest = Choice { latest: true, ..Choice::default() };
+            assert_eq!(choose(&found, &latest).unwrap().sets, [2, 3]);
+            // Without the second full its log set continues nothing.
+            let without = [&found[..2], &found[3..]].concat();
+            assert_eq!(choose(&without, &stop(15)).unwrap().sets, [0, 1]);
+            assert!(text(&without, &stop(25)).contains("is not there"), "{files:?}");
+        }
+        // A second full of the file as it was is a base of the same log.
+        let [full, log] = session(1, 10, Some(1));
+        let again = FoundSet { backup_set_id: Uuid::from_u128(9 << 96), ..full };
+        assert_eq!(choose(&[again, log], &stop(15)).unwrap().sets, [0, 1]);
+    }
+
     #[test]
     fn a_gap_is_refused_by_naming_what_is_missing() {
         let found = [full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40), log(5, 4, 40, 50)];
@@ -192,6 +236,20 @@ mod logs {
         assert_eq!(choose(&found, &stop(45)).unwrap().sets, [0, 3, 2]);
         assert_eq!(choose(&found, &stop(35)).unwrap().sets, [4, 1, 2]);
         assert_eq!(choose(&found, &stop(15)).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
+    fn log_sets_behind_a_differential_are_the_newest_point_whatever_full_was_taken_between() {
+        // Another log: the full at 30 is in none of the log sets.
+        let mut found = vec![full_at(1, 10), full_at(2, 30), differential_at(3, 1, 40), log(4, 3, 40, 50)];
+        for moved in [2, 3] {
+            let reach = found[moved].reach.as_mut().unwrap();
+            [&mut reach.first, &mut reach.last].into_iter().flatten().for_each(|point| point.log = 8);
+            reach.spans.iter_mut().for_each(|span| span.log = 8);
+        }
+        let latest = Choice { latest: true, ..Choice::default() };
+        assert_eq!(choose(&found, &latest).unwrap().sets, [0, 2, 3]);
+        assert_eq!(choose(&found[..2], &latest).unwrap().sets, [1]);
     }
 
     #[test]

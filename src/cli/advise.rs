@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fullbore::config::Config;
+use fullbore::job::backup::recipients;
 use fullbore::job::foresee::{self, Advice};
 use fullbore::tune::estimate::{Best, Goal};
+use fullbore::tune::profile::DEFAULT;
 use fullbore::units::{bytes_of_flag, counted, show_bytes};
 use fullbore::{Error, Result};
 use serde::Serialize;
 
+use super::args::Global;
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
 
 /// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
@@ -61,11 +64,14 @@ struct Advised {
 }
 
 /// Runs the verb; gives the exit code.
-pub fn run(args: &Advise, config: &Config) -> Result<u8> {
+pub fn run(args: &Advise, config: &Config, global: &Global) -> Result<u8> {
+    let encrypt_to = if args.encrypt_to.is_empty() { &config.encrypt_to } else { &args.encrypt_to };
     let make = || {
-        let request = args.job.request(!args.encrypt_to.is_empty(), config)?;
+        // The command is to work: its keys are opened as the backup would.
+        recipients(encrypt_to)?;
+        let request = args.job.request(!encrypt_to.is_empty(), config)?;
         let advice = foresee::advise(&request, &args.goal.goal()?, &super::heeding(config)?)?;
-        Ok(Advised { command: command(args, &advice), advice })
+        Ok(Advised { command: command(args, encrypt_to, global, &advice), advice })
     };
     answer(&args.job, make, told, |made| [&made.advice.notes, &made.advice.warnings])
 }
@@ -106,8 +112,9 @@ fn cpu_limit(text: &str) -> Result<f64> {
     })
 }
 
-/// The words of the backup: what was given stays, what was left open is what was chosen.
-fn command(args: &Advise, advice: &Advice) -> Vec<String> {
+/// The words of the backup: what was given stays, what was left open is what was chosen. Its keys are named also where the configuration does: a backup
+/// that another one reads is not to be in plain text.
+fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advice) -> Vec<String> {
     let (job, chosen) = (&args.job, &advice.advised);
     let mut words = vec!["fullbore".to_owned(), "backup".to_owned(), job.source.clone()];
     let mut flag = |name: &str, value: Option<String>| {
@@ -126,10 +133,15 @@ fn command(args: &Advise, advice: &Advice) -> Vec<String> {
     flag("queue-depth", tuning.shared.queue_depth.map(|depth| depth.to_string()));
     flag("max-transfer-size", tuning.max_transfer_size.clone());
     flag("block-size", tuning.block_size.clone());
-    for key in &args.encrypt_to {
+    for key in encrypt_to {
         flag("encrypt-to", Some(key.display().to_string()));
     }
-    flag("password-file", job.password_file.as_ref().map(|path| path.display().to_string()));
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    flag("password-file", path(&job.password_file));
+    flag("profile", Some(&job.profile).filter(|name| *name != DEFAULT).cloned());
+    flag("config", path(&global.config));
+    flag("device-timeout", global.device_timeout.map(|seconds| seconds.to_string()));
+    flag("outage", global.outage.map(|seconds| seconds.to_string()));
     words
 }
 

@@ -20,6 +20,17 @@ use super::tuning::{BackupTuning, Tuning};
 #[derive(Debug, Parser)]
 #[command(name = "fullbore", version, max_term_width = 110, disable_help_subcommand = true)]
 pub struct Arguments {
+    /// What any verb takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What any verb takes.
+#[derive(Debug, Args)]
+pub struct Global {
     /// Read this configuration file instead of ./fullbore.toml, ~/.config/fullbore/fullbore.toml or /etc/fullbore/fullbore.toml.
     ///
     /// Its keys are flags without their dashes: `compression = "zstd:1"`. Flags on the command line win.
@@ -32,9 +43,6 @@ pub struct Arguments {
     /// [default: 0].
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub outage: Option<u64>,
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: Verb,
 }
 
 /// The verbs.
@@ -115,7 +123,7 @@ pub struct Backup {
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
     /// Choose codec, stripes, buffers and workers, as far as neither flags nor the configuration say them: as fullbore advise would, for one of
-    /// its goals [default: the fastest]. Needs a profile of this machine (fullbore calibrate).
+    /// its goals [default: the fastest]. Needs a profile (fullbore calibrate); one of another machine costs a warning.
     #[arg(long)]
     pub auto: bool,
     /// The goal of --auto.

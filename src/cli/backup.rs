@@ -13,7 +13,7 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::media::SetKind;
 
 use super::args::{Backup, Kind, ReportTo};
-use super::show;
+use super::{outside, show};
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
@@ -21,7 +21,11 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     let own = args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let config = &args.kept.over(&own);
     let request = request(args, config)?;
-    refuse_outside_of_stores(args, &request)?;
+    let flag = args.kept.first();
+    outside::refuse(flag, &request.to)?;
+    [&args.repo, &args.copy_to]
+        .into_iter()
+        .try_for_each(|name| outside::refuse_in_repository(flag, name.as_ref(), config))?;
     if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
         && args.shown.report == Some(ReportTo::Output)
     {
@@ -36,6 +40,10 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             &args.shown,
             config,
             |conduct, report| {
+                outside::say_of_defaults_in_repository(config, name, report);
+                if let Some((name, config)) = &second {
+                    outside::say_of_defaults_in_repository(config, name, report);
+                }
                 super::compare_with(args.profile.as_deref(), conduct, report)?;
                 let copy_to = second.as_ref().map(|(name, config)| Setting { name, config });
                 repository::backup::run(&request, wanted, setting, copy_to, conduct, report)
@@ -49,24 +57,12 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         &args.shown,
         config,
         |conduct, report| {
+            outside::say_of_defaults(config, &request.to, report);
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             backup::run(&request, conduct, report)
         },
         |report| show::backup_result(report, &args.shown, piped),
     )
-}
-
-/// What only an object store can do is not left out in silence elsewhere.
-fn refuse_outside_of_stores(args: &Backup, request: &Request) -> Result<()> {
-    let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. } | Place::Prefix { .. });
-    match (args.kept.first(), request.to.iter().find(|device| !in_store(device))) {
-        (Some(flag), Some(device)) => Err(Error::usage(
-            flag,
-            format!("only an object store can do that, and {device} is in none"),
-            "leave it out, or name places as s3://BUCKET/PREFIX/ alone",
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn request(args: &Backup, config: &Config) -> Result<Request> {

@@ -6,6 +6,7 @@ use clap::Args;
 use fullbore::Result;
 use fullbore::bench::{self, Request};
 use fullbore::config::Config;
+use fullbore::units;
 
 use super::show;
 
@@ -73,7 +74,8 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
         }
     }
     if outcome.failed > 0 {
-        show::warning(&format!("{} runs failed: the table and results.jsonl say why", outcome.failed));
+        let runs = units::counted(outcome.failed, "run");
+        show::warning(&format!("{runs} failed: the notes below the tables and results.jsonl say why"));
         return Ok(SOME_FAILED);
     }
     Ok(0)

@@ -14,7 +14,7 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::plan::Knobs;
 
 use super::args::{InRepository, KeptBy, ReportTo, Shown};
-use super::show;
+use super::{outside, show};
 
 /// Copy backup sets between devices, stores and repositories: as they are, or made anew in other stripes, with another codec or key.
 ///
@@ -103,7 +103,7 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
     let to = args.to_repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let to = args.kept.over(&to);
     let request = request(args, &from, &to)?;
-    refuse(args, &request)?;
+    refuse(args, &request, config)?;
     let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
     let setting = |name: &'_ Option<String>| name.is_some();
     let in_repositories = setting(&args.repository.repo) || setting(&args.to_repo);
@@ -117,6 +117,10 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
         &args.shown,
         &to,
         |conduct, report| {
+            outside::say_of_defaults(&to, &request.to, report);
+            if let Some(name) = &args.to_repo {
+                outside::say_of_defaults_in_repository(&to, name, report);
+            }
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             // Two accounts, or two endpoints.
             let from_stores = (from.aws_profile != to.aws_profile)
@@ -163,15 +167,9 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
 }
 
 /// What only an object store can do is not left out in silence elsewhere; and a report and a copy need two ways out.
-fn refuse(args: &Copy, request: &Request) -> Result<()> {
-    let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. } | Place::Prefix { .. });
-    if let (Some(flag), Some(device)) = (args.kept.first(), request.to.iter().find(|device| !in_store(device))) {
-        return Err(Error::usage(
-            flag,
-            format!("only an object store can do that, and {device} is in none"),
-            "leave it out, or name places as s3://BUCKET/PREFIX/ alone",
-        ));
-    }
+fn refuse(args: &Copy, request: &Request, config: &Config) -> Result<()> {
+    outside::refuse(args.kept.first(), &request.to)?;
+    outside::refuse_in_repository(args.kept.first(), args.to_repo.as_ref(), config)?;
     if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
         && args.shown.report == Some(ReportTo::Output)
     {

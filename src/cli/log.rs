@@ -14,6 +14,7 @@ use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 
 use super::args::{Log, LogVerb, Shown};
+use super::progress::FollowerLine;
 use super::show;
 use super::tuning::Tuning;
 
@@ -92,34 +93,44 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         lasting: args.lasting.as_deref().map(|text| duration("--for", text)).transpose()?,
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };
+    super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
     super::refuse_report_in_database(args.shown.report.as_ref(), Path::new(backup::path_of(&args.source)))?;
     // The last set is stored when a signal has come already.
     let stores = config.stores()?;
-    let quiet = args.shown.quiet;
-    let told = |event: log::Event| {
-        let wanted = match event {
-            log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
-            // One for each set would fill the journal of a service.
-            log::Event::Shipped(..) => args.shown.verbose,
-            log::Event::Full(_) | log::Event::Joined(_) => !quiet,
-        };
-        if wanted {
-            show::event(&event);
-        }
-    };
     super::with_report(
         COMMAND,
         &args.shown,
         config,
-        |conduct, report| match &args.repo {
-            None => log::follow(&following, conduct, &stores, &told, report),
-            Some(name) => {
-                let setting = Setting { name, config };
-                repository::follow::run(&following, setting, conduct, &stores, &told, report)
-            }
+        |conduct, report| {
+            let line = FollowerLine::start(&args.shown);
+            let told = |event: log::Event| line.tell(&event, is_wanted(&event, &args.shown));
+            let done = match &args.repo {
+                None => {
+                    super::outside::say_of_defaults(config, &following.backup.to, report);
+                    log::follow(&following, conduct, &stores, &told, report)
+                }
+                Some(name) => {
+                    super::outside::say_of_defaults_in_repository(config, name, report);
+                    let setting = Setting { name, config };
+                    repository::follow::run(&following, setting, conduct, &stores, &told, report)
+                }
+            };
+            line.stop();
+            done
         },
         |report| show::follow_result(report, &args.shown),
     )
+}
+
+/// What is told of what happens, besides the line of progress.
+fn is_wanted(event: &log::Event, shown: &Shown) -> bool {
+    match event {
+        log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
+        // One for each set would fill the journal of a service.
+        log::Event::Shipped(_) => shown.verbose,
+        log::Event::Durable(_) => false,
+        log::Event::Full(_) | log::Event::Joined(_) => !shown.quiet,
+    }
 }
 
 fn request(args: &Follow, config: &Config) -> Result<Request> {

@@ -12,6 +12,7 @@ mod inspect;
 mod key;
 mod log;
 mod manual;
+mod outside;
 mod progress;
 mod prune;
 mod repository_args;
@@ -53,18 +54,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<u8> {
-    let mut config = fullbore::config::load(arguments.config.as_deref())?;
-    config.device_timeout = arguments.device_timeout.or(config.device_timeout);
-    config.outage = arguments.outage.or(config.outage);
-    match arguments.verb {
+fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
+    let mut config = fullbore::config::load(global.config.as_deref())?;
+    config.device_timeout = global.device_timeout.or(config.device_timeout);
+    config.outage = global.outage.or(config.outage);
+    match verb {
         Verb::Backup(args) => backup::run(&args, &config),
         Verb::Log(args) => log::run(&args, &config),
         Verb::Restore(args) => restore::run(&args, &config),
         Verb::Verify(args) => verify::run(&args, &config),
         Verb::Copy(args) => copy::run(&args, &config),
-        Verb::Calibrate(args) => calibrate::run(&args, &config, arguments.config),
-        Verb::Advise(args) => advise::run(&args, &config),
+        Verb::Calibrate(args) => calibrate::run(&args, &config, global.config),
+        Verb::Advise(args) => advise::run(&args, &config, &global),
         Verb::Estimate(args) => estimate::run(&args, &config),
         Verb::Inspect(args) => inspect::run(&args, &config),
         Verb::List(args) => inspect::list(&args, &config),
@@ -98,11 +99,11 @@ fn conduct(config: &Config) -> Result<Conduct> {
     }
     for signal in heard {
         let number = signal.cast_unsigned() as usize;
-        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)))
-            .and_then(|_| {
-                signal_hook::flag::register_usize(signal, Arc::<AtomicUsize>::clone(&conduct.signal), number)
-            });
+        // First that it is heard at all: one that comes between these is not lost.
+        let heard = Arc::<AtomicUsize>::clone(&conduct.signal);
+        let registered = signal_hook::flag::register_usize(signal, heard, number)
+            .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed)))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)));
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
     // A limit on the size of files (ulimit -f) is an error of the write, with a message and nothing left, not a sudden end.

@@ -9,8 +9,8 @@ use super::tuning::Tuning;
 
 /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
 ///
-/// SQLite looks at every page and index of it, a server is started on it and checks every table. What was restored is removed again. `list`
-/// shows when each set was last proven so, `check` asks for it.
+/// SQLite looks at every page and index of it, a server is started on it and checks every table. What was restored is removed again, and so is
+/// what a killed test restore has left in the same place. `list` shows when each set was last proven so, `check` asks for it.
 ///
 /// Example: fullbore restore-test --repo nightly --database app
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
-use fullbore::job::log::Event;
+use fullbore::job::log::{Event, Shipped};
 use fullbore::report::Report;
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
@@ -239,10 +239,12 @@ pub fn event(event: &Event) {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
-        Event::Shipped(id, at, frames, bytes, pace) => {
+        Event::Shipped(Shipped { set, last, frames, stored_bytes, pace, .. }) => {
             let frames = counted(*frames, "frame");
-            message(&format!("log {id} up to {at}: {frames}, {}; {pace}", show_bytes(*bytes)))
+            message(&format!("log {set} up to {last}: {frames}, {}; {pace}", show_bytes(*stored_bytes)))
         }
+        // It comes with each look.
+        Event::Durable(_) => {}
         Event::Behind(why) => warning(why),
         Event::Failed(why, pause) => {
             warning(&format!("a log set could not be stored: {why}; next try in {:.1} s", pause.as_secs_f64()))
@@ -351,7 +353,11 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
             limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
         out.push(format!(
             "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s{copy})",
-            report.mib_per_s, limit.mib_per_s, limit.percent, limit.stage, limit.source_mib_per_s,
+            limit.mib_per_s * limit.percent / 100.0,
+            limit.mib_per_s,
+            limit.percent,
+            limit.stage,
+            limit.source_mib_per_s,
         ));
     }
     out.push(format!(

@@ -276,6 +276,10 @@ fn read_probe(
         if offset >= stream.size {
             break;
         }
+        let end = (offset + window).min(stream.size);
+        if (offset..end).step_by(stream.unit as usize).all(|unit| source.is_free(stream.id, unit)) {
+            continue; // Nobody reads that, and it would look like a fast disk.
+        }
         let length = source.sample(stream.id, offset, &mut buffer)? as u64;
         bytes += length;
         if let Some(copying) = copying {

@@ -116,10 +116,15 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
     Ok(name)
 }
 
-/// True when `name` contains what a template of a repository makes of a media set's id.
+/// True when `name` contains what a template of a repository makes of a media set's id, apart from the rest of it.
 pub(super) fn contain(name: &str, media_set_id: uuid::Uuid) -> bool {
     let id = media_set_id.to_string();
-    name.contains(&format!("-{}-", digits(&id))) || name.contains(&id)
+    name.contains(&id) || name.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == digits(&id))
+}
+
+/// The same where it may stand against something else, as in `{database}{id}.bore`.
+pub(super) fn may_contain(name: &str, media_set_id: uuid::Uuid) -> bool {
+    name.contains(digits(&media_set_id.to_string()))
 }
 
 /// What `{id}` stands for: its last digits are random; the first ones tell the time.
@@ -183,6 +188,21 @@ mod tests {
         assert!(fit("a[1]*", "a[1]*-differential-20261121T100000Z-0b1c-12of40.bore"));
         assert!(!fit("app", "app-archive-full-20261121T100000Z-4455-1of4.bore"));
         assert!(patterns("{date}-{family}.bore", "app").is_empty());
+    }
+
+    #[test]
+    fn the_id_of_a_set_is_found_wherever_a_template_puts_it() {
+        let id = fields().set_id.parse().unwrap();
+        for template in
+            [DEFAULT_TEMPLATE, "{database}_{kind}_{time}_{id}_{family}.bore", "{id}.{family}", "{set}{family}"]
+        {
+            let name = expand(template, &fields(), 1, 2).unwrap();
+            assert!(contain(&name, id) && may_contain(&name, id), "{name}");
+        }
+        for name in ["app4455.bore", "4455a-1of2.bore"] {
+            assert!(!contain(name, id) && may_contain(name, id), "{name}");
+        }
+        assert!(!may_contain("app-445-5.bore", id));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The verdict in a report: what the job has booked is put together and judged by `tune::verdict`.
 
+use fullbore_core::meter::Stage;
 use serde::Serialize;
 
 use super::Report;
@@ -71,8 +72,8 @@ pub struct WhatIfReport {
 }
 
 impl Report {
-    /// The verdict on what was booked.
-    pub(super) fn judged(&self) -> Option<VerdictReport> {
+    /// The verdict on what was booked; what can be doubted of the profile that it is compared with becomes a note.
+    pub(super) fn judged(&mut self) -> Option<VerdictReport> {
         if let Some(followed) = &self.followed {
             return followed.verdict(&self.accounts, self.moving.0).map(VerdictReport::from);
         }
@@ -83,8 +84,11 @@ impl Report {
             _ => return None,
         };
         let (moving_s, sets) = self.moving;
+        // Free pages that nobody has read are no bytes of the way: no device and no throttle has seen them, and an estimate does not count them.
+        let stages: Vec<Stage> = self.accounts.iter().map(Stage::of_what_was_read).collect();
         // Of a copy without the key nobody knows how many bytes of a database it holds: its bytes are those of media.
-        let plain_bytes = if copies { self.accounts[0].account.bytes } else { self.source_bytes } as f64;
+        let plain_bytes =
+            if copies { stages[0].account.bytes } else { self.source_bytes.saturating_sub(self.unread_bytes) } as f64;
         let data_bytes =
             if copies { self.allocated_bytes } else { self.source_bytes.saturating_sub(self.skipped_bytes) };
         let one_set = sets == 1;
@@ -94,7 +98,7 @@ impl Report {
         let evidence = Evidence {
             direction,
             read_from: copies.then(|| if one_set { self.read_from.clone() } else { Vec::new() }),
-            stages: &self.accounts,
+            stages: &stages,
             devices: if one_set {
                 self.families.iter().map(|family| family.device.clone()).collect()
             } else {
@@ -110,7 +114,7 @@ impl Report {
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
             raw_media: self.limit.as_ref().and_then(|limit| {
                 // On a disk that is read and written at once the path is what both leave each other.
-                let stored_share = self.stored_bytes as f64 / self.source_bytes.max(1) as f64;
+                let stored_share = self.stored_bytes as f64 / plain_bytes.max(1.0);
                 let both = limit.copy_mib_per_s.map_or(f64::INFINITY, |copy| copy * stored_share);
                 let rate = limit.sink_mib_per_s?.min(both) * MIB;
                 let (queue_depth, transfer_bytes) = (limit.sink_queue_depth, limit.sink_transfer_bytes);
@@ -120,7 +124,11 @@ impl Report {
             one_device: self.one_device(),
             profile: known.as_ref(),
         };
-        verdict::verdict(&evidence).map(VerdictReport::from)
+        let verdict = verdict::verdict(&evidence).map(VerdictReport::from);
+        let doubts = known.into_iter().flat_map(|known| known.doubts);
+        let doubts: Vec<String> = doubts.filter(|doubt| !self.warnings.contains(doubt)).collect();
+        self.notes.extend(doubts);
+        verdict
     }
 
     /// Operations in flight on the families' devices, on average over all of them; of a copy, those that it writes.

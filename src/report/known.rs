@@ -83,14 +83,19 @@ impl Report {
             Direction::Backup => self.elsewhere(profile, &media, &database),
             Direction::Restore => Vec::new(),
         };
+        let used = [(&media, Side::Media), (&database, Side::Database)];
+        let used = used.into_iter().flat_map(|(places, side)| names(places).map(move |name| (name, way(side))));
+        let mut doubts: Vec<String> = used.filter_map(|(name, way)| profile.doubt(name, way)).collect();
+        doubts.dedup();
         Some(Known {
             profile: profile.name.clone(),
             path: profile.path_between(&database, &media, setup.transfer_bytes).path,
             whole,
             database: profile.headroom(&database, way(Side::Database)),
             media: profile.headroom(&media, way(Side::Media)),
-            directories: media.iter().filter_map(Whereabouts::name).map(str::to_owned).collect(),
+            directories: names(&media).map(str::to_owned).collect(),
             elsewhere,
+            doubts,
         })
     }
 
@@ -118,6 +123,11 @@ fn places<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<Whereabouts> {
     places.sort();
     places.dedup();
     places
+}
+
+/// The names of places that have one.
+fn names(places: &[Whereabouts]) -> impl Iterator<Item = &str> {
+    places.iter().filter_map(Whereabouts::name)
 }
 
 /// Directories on devices that are not among the used ones, with room for a family of so many bytes.

@@ -63,8 +63,26 @@ pub struct SetRecord {
     pub encrypted: bool,
     /// The codec asked for.
     pub codec: String,
+    /// When it was stored first, by that store's clock, in microseconds since 1970: of a copy, whose files are younger than the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_at: Option<i64>,
     /// The engine's own account of where it begins and ends.
     pub position: Position,
+    /// The run that made it; earlier versions and media do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunRecord>,
+}
+
+/// What the time of a run depends on, as far as its set does not tell: estimates learn from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Bytes of the database that passed: without free pages and holes of its files.
+    pub plain_bytes: u64,
+    /// `--throttle`, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<u64>,
+    /// Where its families went, as its host names these places: directories without symbolic links, and prefixes; of `--copy-to` both sides.
+    pub media: Vec<String>,
 }
 
 /// One family.

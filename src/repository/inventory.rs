@@ -20,9 +20,13 @@ use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
 use super::places::{Strange, strange};
 use super::records::{Entry, list_place};
 use super::task::LEASE;
-use crate::chain::{FoundSet, Reach};
+use super::times::{DAY, stored_at, verdicts};
+use crate::chain::{CLOCK_TOLERANCE, FoundSet, Reach};
 use crate::job::media::{self, Found};
 use crate::units::on_its_line;
+
+/// For no longer than this a run may be silent, whatever its record says.
+const LEASE_MOST: Duration = LEASE.saturating_mul(12);
 
 /// A set in a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,7 +43,7 @@ pub struct StoredSet {
     pub failed_at: Option<i64>,
     /// When a restore of it was last tried and found good: to each set of the chain.
     pub proven_at: Option<i64>,
-    /// When its commit record was written, by the store's clock; by its own, where that is missing.
+    /// When its commit record was written, by the store's clock; by its own, where that is missing. Of a copy when the first of them was.
     pub stored_at: i64,
     /// It is to go.
     pub tombstone: bool,
@@ -74,12 +78,12 @@ pub struct Inventory {
 impl KnownTask {
     /// How long nothing was heard of it; `now` by the store's clock.
     pub fn silent(&self, now: i64) -> Duration {
-        Duration::from_micros(now.saturating_sub(self.written_at).max(0).cast_unsigned())
+        silence(self.written_at, now)
     }
 
     /// For how long it may be silent. What somebody else wrote there must not keep sets for ever.
     pub fn lease(&self) -> Duration {
-        Duration::from_secs(self.record.lease_s).min(LEASE * 12)
+        Duration::from_secs(self.record.lease_s).min(LEASE_MOST)
     }
 
     /// True for a run that should go on and has not been heard of for its lease.
@@ -109,6 +113,41 @@ impl StoredSet {
         }
     }
 
+    /// True when it was found damaged, and not found good since.
+    pub fn is_damaged(&self) -> bool {
+        self.failed_at.is_some() && self.failed_at >= self.verified_at
+    }
+
+    /// True when something may be based on it: it is whole, and neither going nor known to be damaged.
+    pub fn is_usable(&self) -> bool {
+        self.incomplete.is_none() && !self.tombstone && !self.is_damaged()
+    }
+
+    /// By how much the clock of its host was wrong against the store's, in microseconds: 0 within five minutes.
+    pub fn clock_error(&self) -> i64 {
+        let early = self.stored_at.saturating_sub(self.record.started_at);
+        let late = self.stored_at.saturating_sub(self.record.finished_at);
+        if early < -CLOCK_TOLERANCE {
+            early
+        } else if late > CLOCK_TOLERANCE {
+            late
+        } else {
+            0
+        }
+    }
+
+    /// When it was begun, by the store's clock where the host's was wrong.
+    pub fn began_at(&self) -> i64 {
+        self.record.started_at.saturating_add(self.clock_error())
+    }
+
+    /// Until when it certainly shows what was committed, by the store's clock where the host's was wrong: when it was begun, or its place in the log was
+    /// looked up.
+    pub fn shows_until(&self) -> i64 {
+        let looked = self.reach().map(|reach| reach.until.saturating_add(self.clock_error()));
+        looked.map_or(self.began_at(), |looked| looked.min(self.began_at()))
+    }
+
     /// True when it was read whole and found good, and not found bad since.
     pub fn is_verified(&self) -> bool {
         self.incomplete.is_none() && self.verified_at.is_some() && self.failed_at < self.verified_at
@@ -122,7 +161,7 @@ impl StoredSet {
             media_set_id: record.media_set_id,
             kind: record.kind,
             base: record.base,
-            started_at: record.started_at,
+            started_at: self.began_at(),
             incomplete: self.incomplete.clone(),
             interrupted: false,
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
@@ -196,10 +235,16 @@ impl Inventory {
             |family: &FamilyRecord| Ok(places.get(family.place).is_some_and(|of| of.contains_key(&family.name)));
         inventory.strange = strange(&repository.places, stay, holds)?;
         inventory.warnings.extend(inventory.strange.iter().map(Strange::line));
-        for (at, record) in records.into_iter().enumerate() {
+        for (at, mut record) in records.into_iter().enumerate() {
             let id = record.backup_set_id;
-            let verdicts = verdicts.get(&id).copied().unwrap_or_default();
+            let mut verdicts = verdicts.get(&id).copied().unwrap_or_default();
+            let families = record.families.iter().filter_map(|family| places.get(family.place)?.get(&family.name));
+            verdicts.forget_before(families.map(|entry| entry.modified).max(), copied_at);
             let first = record.families.first().and_then(|family| places.get(family.place)?.get(&family.name));
+            if at >= recorded && first.is_some_and(|entry| entry.modified.saturating_sub(record.finished_at) > DAY) {
+                // Moved here without its record: its files say when.
+                record.stored_at = Some(record.finished_at);
+            }
             inventory.sets.push(StoredSet {
                 incomplete: incomplete(&record, &places),
                 recorded: at < recorded,
@@ -212,7 +257,7 @@ impl Inventory {
             });
         }
         inventory.pass_over_copies();
-        inventory.sets.sort_by_key(|set| (set.record.started_at, set.record.backup_set_id));
+        inventory.sets.sort_by_key(|set| (set.began_at(), set.record.backup_set_id));
         if inventory.sets.iter().any(|set| set.incomplete.is_some()) {
             inventory.look_again(repository)?;
         }
@@ -351,9 +396,11 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
         encrypted: !header.keys.is_empty(),
         codec: String::new(),
         position: Position { first: Value::Null, checkpoint: Value::Null, last: Value::Null },
+        stored_at: None,
+        run: None,
     };
     for device in &found.devices {
-        record.families.push(family_record(device, size_of(device, repository)?, repository)?);
+        record.families.push(family_as_it_is(device, repository)?);
     }
     // What is missing is among the families that are named and not there.
     for number in found.devices.len()..usize::from(found.families) {
@@ -399,15 +446,14 @@ pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Re
     Ok(FamilyRecord { place, name, bytes })
 }
 
-/// Bytes of a family, as it is now.
+/// The same of a family with as many bytes as it has now; none where it has gone meanwhile.
 ///
 /// # Errors
-/// Its store does not answer.
-pub fn size_of(device: &Device, repository: &Repository) -> Result<u64> {
-    match device.place() {
-        Place::Object { bucket, key } => Ok(repository.stores.bucket(bucket)?.head(key)?.map_or(0, |head| head.size)),
-        _ => Ok(device.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())),
-    }
+/// It is in none of the repository's places, or how long it is cannot be asked.
+pub fn family_as_it_is(device: &Device, repository: &Repository) -> Result<FamilyRecord> {
+    let family = family_record(device, 0, repository)?;
+    let bytes = repository.length(&family)?.unwrap_or(0);
+    Ok(FamilyRecord { bytes, ..family })
 }
 
 /// The ids in the names of a folder's records.
@@ -431,19 +477,39 @@ pub fn readable_tasks(repository: &Repository, warnings: &mut Vec<String>) -> Re
     for task in read_tasks(repository)? {
         match task {
             Ok(task) => readable.push(task),
-            Err(error) if is_of_one_record(&error) => warnings.push(media::one_line(&error)),
-            Err(error) => return Err(error),
+            Err((_, error)) if is_of_one_record(&error) => warnings.push(media::one_line(&error)),
+            Err((_, error)) => return Err(error),
         }
     }
     Ok(readable)
 }
 
-/// The runs that have a record, oldest first.
+/// The runs that have a record, oldest first; `now` by the store's clock. One that cannot be read is passed over when it was not written for longer
+/// than any lease lasts: whichever sets that run has held, it holds none of them now, and finds that out before it commits, should it wake up.
 ///
 /// # Errors
-/// They cannot be listed, or one of them cannot be read: which sets it leases is not known then.
-pub fn tasks(repository: &Repository) -> Result<Vec<KnownTask>> {
-    read_tasks(repository)?.into_iter().collect()
+/// They cannot be listed, or a younger one cannot be read: which sets it leases is not known then.
+pub fn tasks(repository: &Repository, now: i64) -> Result<Vec<KnownTask>> {
+    let holds_nothing =
+        |(written_at, error): &(i64, Error)| is_of_one_record(error) && silence(*written_at, now) > LEASE_MOST;
+    let mut known = Vec::new();
+    for task in read_tasks(repository)? {
+        match task {
+            Ok(task) => known.push(task),
+            Err(unread) if holds_nothing(&unread) => {}
+            Err((_, error)) if is_of_one_record(&error) => {
+                let minutes = LEASE_MOST.as_secs() / 60;
+                return Err(error.noting(&format!("it may lease sets until it was not written for {minutes} minutes")));
+            }
+            Err((_, error)) => return Err(error),
+        }
+    }
+    Ok(known)
+}
+
+/// For how long nothing was written.
+fn silence(written_at: i64, now: i64) -> Duration {
+    Duration::from_micros(now.saturating_sub(written_at).max(0).cast_unsigned())
 }
 
 /// The runs that were seen to have ended, by what a listing says of their records. None of them ever goes on: so a prune, which asks for the runs
@@ -463,7 +529,8 @@ impl EndedRuns {
     }
 }
 
-fn read_tasks(repository: &Repository) -> Result<Vec<Result<KnownTask>>> {
+/// All runs with a record, those that can be read in their order; of the others when their records were written, and what stands against them.
+fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTask, (i64, Error)>>> {
     let (mut tasks, mut unread) = (Vec::new(), Vec::new());
     for entry in repository.records.list("tasks/")?.into_iter().filter(|entry| entry.name.ends_with(".json")) {
         match repository.ended_runs.get(&entry) {
@@ -474,55 +541,19 @@ fn read_tasks(repository: &Repository) -> Result<Vec<Result<KnownTask>>> {
     let names: Vec<String> = unread.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
     for ((entry, name), bytes) in unread.iter().zip(&names).zip(repository.records.read_many(&names)?) {
         let decode = |bytes: Vec<u8>| format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
-        let record = bytes.and_then(|bytes| bytes.map(decode).transpose());
-        if let Ok(Some(record)) = &record {
-            repository.ended_runs.learn(entry, record);
+        let written_at = entry.modified;
+        match bytes.and_then(|bytes| bytes.map(decode).transpose()) {
+            Ok(Some(record)) => {
+                repository.ended_runs.learn(entry, &record);
+                tasks.push(Ok(KnownTask { record, written_at }));
+            }
+            // Gone since it was listed, for somebody prunes.
+            Ok(None) => {}
+            Err(error) => tasks.push(Err((written_at, error))),
         }
-        // None: gone since it was listed, for somebody prunes.
-        tasks
-            .extend(record.transpose().map(|read| read.map(|record| KnownTask { record, written_at: entry.modified })));
     }
     tasks.sort_by_key(|task| task.as_ref().ok().map(|task| (task.record.started_at.clone(), task.record.task)));
     Ok(tasks)
-}
-
-/// When something was last found of a set, by the store's clock.
-#[derive(Debug, Clone, Copy, Default)]
-struct Verdicts {
-    passed: Option<i64>,
-    failed: Option<i64>,
-    proven: Option<i64>,
-}
-
-/// The verdicts on each set: their names tell enough.
-fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Result<HashMap<Uuid, Verdicts>> {
-    let mut found: HashMap<Uuid, Verdicts> = HashMap::new();
-    for entry in repository.records.list("verdicts/")? {
-        let mut parts = entry.name.split('.');
-        let Some(id) = parts.next().and_then(|id| Uuid::try_parse(id).ok()) else { continue };
-        let verdicts = found.entry(id).or_default();
-        let named = parts.next().and_then(|time| time.parse::<i64>().ok());
-        let of = match parts.next() {
-            Some("passed") => &mut verdicts.passed,
-            Some("failed") => &mut verdicts.failed,
-            Some("proven") => &mut verdicts.proven,
-            _ => continue,
-        };
-        let before = named.filter(|&time| copied_at.is_some_and(|copied| time < copied));
-        *of = (*of).max(Some(before.unwrap_or(entry.modified)));
-    }
-    Ok(found)
-}
-
-/// When a set was stored, by the store's clock. Many a store tells whole seconds only: within that second the writer's clock decides. It decides
-/// too of what was copied here with the whole repository: the store knows only when that was.
-fn stored_at(first: &Entry, record: &SetRecord, copied_at: Option<i64>) -> i64 {
-    const SECOND: i64 = 1_000_000;
-    if copied_at.is_some_and(|copied| record.finished_at < copied) {
-        return record.finished_at;
-    }
-    let within = first.modified % SECOND == 0 && record.finished_at.div_euclid(SECOND) == first.modified / SECOND;
-    if within { record.finished_at } else { first.modified }
 }
 
 /// What stands in the places and belongs to no recorded set and no running task.

@@ -7,6 +7,7 @@ pub mod places;
 pub mod process;
 pub mod records;
 pub mod task;
+mod times;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::store::Stores;
@@ -221,13 +222,23 @@ impl Repository {
     /// # Errors
     /// Its place cannot be reached, or this configuration does not name it.
     pub fn holds(&self, family: &FamilyRecord) -> Result<bool> {
+        Ok(self.length(family)?.is_some())
+    }
+
+    /// How many bytes stand under a family's name; nothing where it is not there.
+    ///
+    /// # Errors
+    /// Its place cannot be reached, or this configuration does not name it.
+    pub fn length(&self, family: &FamilyRecord) -> Result<Option<u64>> {
         let device = family.device(&self.places)?;
-        match device.place() {
-            Place::Object { bucket, key } => Ok(self.stores.bucket(bucket)?.head(key)?.is_some()),
-            _ => match device.path().map(std::path::Path::try_exists) {
-                Some(there) => there.map_err(|e| Error::io("look at", device.to_string(), e)),
-                None => Ok(false),
+        match (device.place(), device.path()) {
+            (Place::Object { bucket, key }, _) => Ok(self.stores.bucket(bucket)?.head(key)?.map(|head| head.size)),
+            (_, Some(path)) => match std::fs::metadata(path) {
+                Ok(found) => Ok(Some(found.len())),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Error::io("look at", device.to_string(), error)),
             },
+            (_, None) => Ok(None),
         }
     }
 

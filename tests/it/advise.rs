@@ -73,11 +73,17 @@ fn the_smallest_is_not_larger_than_the_fastest_and_not_faster() {
 #[test]
 fn a_limit_of_the_processors_is_kept_by_a_throttle_if_by_nothing_else() {
     let world = calibrated();
-    let advice = advise(&world, "--size 1TB --cpu-limit 5%");
-    let line = &advice["advised"];
-    let (seconds, cpu) = (line["backup"]["p50_s"].as_f64().unwrap(), line["cpu_s"].as_f64().unwrap());
+    // One configuration, and a quarter of what it takes by itself: then only a throttle keeps the limit, whatever the machine is doing just now.
+    let one = "--size 1TB --compression none --stripes 1 --workers 1 --buffer-count 32";
     let cores = std::thread::available_parallelism().unwrap().get() as f64;
-    assert!(cpu / seconds / cores < 0.06, "{advice:#}");
+    let share = |advice: &Value| {
+        let line = &advice["advised"];
+        line["cpu_s"].as_f64().unwrap() / line["backup"]["p50_s"].as_f64().unwrap() / cores
+    };
+    let limit = share(&advise(&world, one)) / 4.0;
+    let advice = advise(&world, &format!("{one} --cpu-limit {:.3}%", 100.0 * limit));
+    // The limit is kept in the middle; where rounds differ much, the median of all that may be is above it.
+    assert!(share(&advice) < 1.8 * limit, "{limit}: {advice:#}");
     assert!(advice["throttle"].as_u64().is_some() && command(&advice).contains("--throttle"), "{advice:#}");
     for text in ["0", "101%", "lots", "-3%", "nan"] {
         world.run(&format!("advise sqlite:app.db --to a/ --cpu-limit={text}")).refused(2, "--cpu-limit", "25%");
@@ -135,5 +141,83 @@ fn a_goal_without_auto_and_an_auto_that_cannot_be_are_refused() {
     }
     world.run("backup sqlite:app.db --to a/ --auto --kind log --base b/").refused(2, "--auto", "log set");
     world.run("backup sqlite:app.db --to nul: --auto --deadline 0s").refused(2, "--deadline", "2h");
+    world.assert_no_media();
+}
+
+/// The profile, changed.
+fn change_profile(world: &World, change: impl FnOnce(&mut Value)) {
+    let file = "home/.config/fullbore/profiles/default.json";
+    let mut profile: Value = serde_json::from_slice(&world.read(file)).unwrap();
+    change(&mut profile);
+    world.write(file, profile.to_string().as_bytes());
+}
+
+#[test]
+fn a_nightly_backup_that_becomes_a_differential_chooses_for_one() {
+    let world = calibrated();
+    for (folder, kinds) in [("b/auto", ["auto", "auto"]), ("b/said", ["full", "differential"])] {
+        std::fs::create_dir(world.at(folder)).unwrap();
+        // So half the buffers of a full are the least that it can do with, and a small database needs no more.
+        let shape = "--compression lz4 --workers 1 --stripes 1 --report json";
+        let line = format!("backup sqlite:app.db --repo {folder}/ --auto {shape} --kind");
+        let made = kinds.map(|kind| world.run(&format!("{line} {kind}")).done().json());
+        assert_eq!((&made[0]["kind"], &made[1]["kind"]), (&"full".into(), &"differential".into()));
+        assert!(made[1]["notes"].to_string().contains("chosen by --auto"), "{:#}", made[1]);
+    }
+    world.run("restore --repo b/auto/ --into sqlite:back.db").done();
+}
+
+#[test]
+fn a_profile_of_another_machine_costs_a_warning_and_no_backup() {
+    let world = calibrated();
+    change_profile(&world, |profile| profile["machine"]["cores"] = 999.into());
+    let run = world.run("backup sqlite:app.db --to a/ --auto --deadline 1h --report json").with_code(4);
+    let made = run.json();
+    let warnings = made["warnings"].to_string();
+    assert!(warnings.contains("--auto chose nothing") && warnings.contains("999 processors"), "{made:#}");
+    world.run("restore --from a/ --into sqlite:back.db").done();
+    std::fs::create_dir(world.at("b/depot")).unwrap();
+    world.run("backup sqlite:app.db --repo b/depot/ --auto --kind auto --profile default").with_code(4);
+    world.run("backup sqlite:app.db --repo b/depot/ --auto --profile fast").refused(2, "profile `fast`", "no such");
+    world.run("advise sqlite:app.db --to a/").refused(1, "profile `default`", "another machine");
+}
+
+#[test]
+fn the_printed_command_encrypts_as_the_configuration_says_and_keeps_every_flag() {
+    let world = calibrated();
+    world.run("key new --no-recovery k.key").done();
+    world.write("enc.toml", b"encrypt-to = [\"k.key.pub\"]\n");
+    std::fs::copy(
+        world.at("home/.config/fullbore/profiles/default.json"),
+        world.at("home/.config/fullbore/profiles/night.json"),
+    )
+    .unwrap();
+    let options = "--config enc.toml --outage 60 --device-timeout 90 --profile night";
+    let command = command(&advise(&world, options));
+    for flag in options.split(" --").chain(["encrypt-to k.key.pub"]) {
+        assert!(command.contains(flag.trim_start_matches("--")), "{flag} in {command}");
+    }
+    world.run(&command).done();
+    world.run("restore --from a/ --into sqlite:back.db").refused(1, "it is encrypted", "--key");
+    let missing = "advise sqlite:app.db --to a/ --encrypt-to none.pub";
+    world.run(missing).with_code(1).says(&["none.pub"]);
+    std::fs::remove_file(world.at("k.key.pub")).unwrap();
+    world.run("advise sqlite:app.db --to a/ --config enc.toml").with_code(1).says(&["k.key.pub"]);
+}
+
+#[test]
+fn a_deadline_that_nothing_keeps_is_told_with_the_time_of_what_it_is_for() {
+    let world = calibrated();
+    change_profile(&world, |profile| {
+        for cost in profile["job_costs"].as_array_mut().unwrap() {
+            (cost["backup_s"], cost["restore_s"]) = (serde_json::json!([5.0, 5.0]), serde_json::json!([700.0, 700.0]));
+        }
+    });
+    for (direction, least) in [("restore", 690.0), ("both", 695.0)] {
+        let line = format!("backup sqlite:app.db --to a/ --auto --deadline 60s --direction {direction}");
+        let run = world.run(&line).with_code(2).says(&["--deadline", "restore of the nearest is done after"]);
+        let text = run.err.split("is done after ").nth(1).unwrap().split(' ').next().unwrap();
+        assert!(text.parse::<f64>().unwrap() > least, "{run}");
+    }
     world.assert_no_media();
 }

@@ -132,6 +132,23 @@ fn a_throttled_backup_takes_its_time() {
 }
 
 #[test]
+fn free_pages_that_are_not_read_cost_a_throttle_no_time() {
+    let world = World::with_purged_database(48);
+    let line = "backup sqlite:purged.db --to a/app.bore --throttle 512KiB/s --compression none --report json";
+    let report = world.run(line).done().json();
+    let number = |name: &str| report[name].as_f64().unwrap();
+    let [source, unread, elapsed] = ["source_bytes", "unread_bytes", "elapsed_s"].map(number);
+    let read = source - unread;
+    assert!(unread >= 45.0 * 1048576.0 && read <= number("allocated_bytes") + 4.0 * 1048576.0, "{report:#}");
+    assert!(elapsed < 70.0, "all of it would take 96 s: {report:#}");
+    let uses = report["verdict"]["uses"].as_array().unwrap();
+    let throttle = uses.iter().find(|used| used["name"] == "throttle").unwrap();
+    assert!(throttle["share"].as_f64().unwrap() <= 1.0, "{report:#}");
+    world.run("restore --from a --into sqlite:copy.db").done();
+    assert_eq!(crate::database::contents(&world.at("copy.db")), crate::database::contents(&world.at("purged.db")));
+}
+
+#[test]
 fn the_measured_limit_stands_in_the_report_and_leaves_no_file() {
     let world = World::with_database();
     let report = world.run("backup sqlite:app.db --to a/app.bore --measure-limit --report json").done().json();

@@ -24,7 +24,7 @@ mod object_store {
         let world = World::with_database();
         world.write(
             "fullbore.toml",
-            b"device-timeout = 6\n[repository.night]\nto = [\"s3://media/night/\"]\n[repository.night.keep]\nlast = 1\n\
+            b"device-timeout = 15\n[repository.night]\nto = [\"s3://media/night/\"]\n[repository.night.keep]\nlast = 1\n\
               [repository.nowhere]\nto = [\"s3://no-such-bucket/night/\"]\n[repository.nowhere.keep]\nlast = 1\n",
         );
         world
@@ -333,9 +333,11 @@ mod object_store {
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         let running = program::start(command);
         wait_until("it has claimed its key", || claims().len() == 4);
+        running.signal("STOP");
         let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s").done();
         assert!(ended.err.contains("it ended, and could not tidy up; what it has left was removed"), "{ended}");
         assert_eq!(claims().len(), 2, "{:?}", claims());
+        running.signal("CONT");
         running.wait().done();
         assert_eq!(claims(), ["night/else.bore.claim"]);
         assert_eq!(store.uploads("media").into_iter().map(|(key, _)| key).collect::<Vec<_>>(), ["night/else.bore"]);
@@ -368,7 +370,7 @@ mod object_store {
         let logs = || keys(&store).into_iter().filter(|key| key.contains("-log-") && key.ends_with(".bore")).count();
         wait_until("the follower is there", || keys(&store).iter().filter(|key| key.contains("/tasks/")).count() > 1);
         app.execute_batch("CREATE TABLE followed AS SELECT 1 AS n").unwrap();
-        wait_until("a set is stored", || logs() == 1);
+        wait_until("a set is stored, and its claim is gone", || logs() == 1 && claims() == 0);
         fails.store(true, Ordering::Relaxed);
         app.execute_batch("CREATE TABLE again AS SELECT 1 AS n").unwrap();
         wait_until("a set was given up, and another is tried", || claims() > 1);
@@ -468,8 +470,11 @@ mod object_store {
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         let first = program::start(command);
         wait_until("the first has said what is to go", || keys(&store).iter().any(|key| key.contains("/tombstones/")));
+        // However long the other takes to come.
+        first.signal("STOP");
         let second = run(&world, &variables, "prune --repo night --confirm --grace 0s");
         second.refused_once(1, &["another prune runs", "fullbore cancel"]);
+        first.signal("CONT");
         let pruned = first.wait().done().json();
         assert_eq!(pruned["deleted"].as_array().unwrap().len(), 1, "{pruned}");
         run(&world, &variables, "restore --repo night --into sqlite:copy.db").done();

@@ -30,8 +30,9 @@ fn assert_percentage(report: &Value, profile: &str) {
     let limit = &report["verdict"]["calibrated"];
     assert_eq!(limit["profile"], profile, "{report:#}");
     let number = |value: &Value| value.as_f64().unwrap();
-    let (speed, highest, percent) =
-        (number(&report["mib_per_s"]), number(&limit["mib_per_s"]), number(&limit["percent"]));
+    let (bytes, unread) = (number(&report["source_bytes"]), number(&report["unread_bytes"]));
+    let speed = number(&report["mib_per_s"]) * (1.0 - unread / bytes);
+    let (highest, percent) = (number(&limit["mib_per_s"]), number(&limit["percent"]));
     assert!(highest > 0.0 && percent > 0.0 && (percent - 100.0 * speed / highest).abs() < 1e-6 * percent, "{limit}");
     assert_eq!(report["verdict"]["percent_of_limit"], limit["percent"]);
 }
@@ -129,4 +130,54 @@ fn where_a_place_was_not_measured_there_is_no_calibrated_limit() {
     let report: Value = serde_json::from_slice(&world.read("r.json")).unwrap();
     assert!(report["verdict"]["calibrated"].is_null(), "a pipe leads anywhere: {report:#}");
     assert_percentage(&world.run("backup sqlite:app.db --to nul: --report json").done().json(), "default");
+}
+
+#[test]
+fn free_pages_are_no_bytes_of_the_calibrated_limit_as_they_are_none_of_an_estimate() {
+    let world = World::with_purged_database(64);
+    world.run("calibrate --read purged.db --write a --write b --seconds 1 --space 32MiB").done();
+    let line = "sqlite:purged.db --to a/ --compression none --report json";
+    let report = world.run(&format!("backup {line}")).done().json();
+    let number = |name: &str| report[name].as_f64().unwrap();
+    let [source, unread, elapsed] = ["source_bytes", "unread_bytes", "elapsed_s"].map(number);
+    assert!(unread > 0.9 * source, "{report:#}");
+    assert_percentage(&report, "default");
+    let limit = &report["verdict"]["calibrated"];
+    let said = limit["mib_per_s"].as_f64().unwrap() * limit["percent"].as_f64().unwrap() / 100.0;
+    assert!(
+        (said * 1_048_576.0 * elapsed / (source - unread) - 1.0).abs() < 1e-6,
+        "what was read in that time: {report:#}"
+    );
+    let measured = world.run(&format!("backup {line} --measure-limit")).done().json();
+    let of = |name: &str| measured["limit"][name].as_f64().unwrap();
+    let read = (measured["source_bytes"].as_f64().unwrap() - measured["unread_bytes"].as_f64().unwrap()) / 1_048_576.0;
+    let said = of("mib_per_s") * of("percent") / 100.0 * measured["elapsed_s"].as_f64().unwrap();
+    assert!((said / read - 1.0).abs() < 1e-6, "{measured:#}");
+    let foreseen = world.run(&format!("estimate {line}")).done().json();
+    let plain = foreseen["plain_bytes"].as_f64().unwrap();
+    assert!(
+        plain <= source - unread && source - unread <= plain + 4.0 * 1_048_576.0,
+        "{plain} of {source} but {unread}"
+    );
+}
+
+#[test]
+fn a_place_that_is_on_another_device_by_now_is_a_note_of_a_job_and_a_warning_of_an_estimate() {
+    let world = calibrated("default");
+    let of_disk = world.at("a").canonicalize().unwrap().display().to_string();
+    change(&world, |made| {
+        made["places"].as_array_mut().unwrap().retain(|place| place["path"] == of_disk.as_str());
+        made["places"][0]["device"] = 999_999.into();
+        made["together"] = serde_json::json!([]);
+        made["job_costs"] = serde_json::json!([]);
+    });
+    let doubt = format!("`{of_disk}` is on another device than when profile `default` was made");
+    let line = format!("--to {of_disk}/ --data-path {of_disk} --report json");
+    let foreseen = world.run(&format!("estimate sqlite:app.db {line}")).with_code(4).says(&[&doubt, "not mounted"]);
+    let warnings = foreseen.json()["warnings"].as_array().unwrap().clone();
+    assert_eq!(warnings.len(), 1, "once, whatever it is asked for: {warnings:?}");
+    world.run(&format!("advise sqlite:app.db {line}")).with_code(4).says(&[&doubt]);
+    let report = world.run(BACKUP).done().json();
+    let told = notes(&report).into_iter().filter(|note| note.contains("another device"));
+    assert_eq!(told.count(), 1, "{report:#}");
 }

@@ -171,13 +171,7 @@ fn a_copy_that_was_killed_is_gone_on_with_and_its_run_is_ended() {
     // As it is: as many families as the source has.
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.away]\nto = [\"b/\"]\n");
     let running = world.start("copy --repo night --to-repo away --throttle 20KiB/s");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    // One without a byte is taken over without a word.
-    let begun = |name: &String| name.contains(".new-") && !world.read(&format!("b/{name}")).is_empty();
-    while !world.names("b").iter().any(begun) {
-        assert!(std::time::Instant::now() < deadline, "nothing was begun");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    world.media_written("b");
     running.signal("KILL");
     running.wait();
     // Its process is gone: nobody waits for its lease.
@@ -197,8 +191,7 @@ fn a_copy_of_another_container_is_alive_until_its_lease_is_over() {
     let (world, _app) = world();
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.away]\nto = [\"b/\"]\n");
     let running = world.start("copy --repo night --to-repo away --throttle 20KiB/s");
-    let begun = |name: &String| name.contains(".new-") && !world.read(&format!("b/{name}")).is_empty();
-    fullbore_test_servers::wait_until("the copy has begun", || world.names("b").iter().any(begun));
+    world.media_written("b");
     running.signal("KILL");
     running.wait();
     let task = || {
@@ -235,12 +228,7 @@ fn a_copy_of_another_container_is_alive_until_its_lease_is_over() {
 fn two_that_write_the_same_set_do_not_both_come_to_an_end() {
     let (world, _app) = world();
     let first = world.start("copy --repo night --to-repo away --throttle 20KiB/s");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !world.at("b").read_dir().unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().contains(".new-"))
-    {
-        assert!(std::time::Instant::now() < deadline, "nothing was begun");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    world.media_begun("b");
     world.run("copy --repo night --to-repo away").refused(1, "backup set", "is being written by copy");
     first.signal("TERM");
     first.wait().with_code(143);

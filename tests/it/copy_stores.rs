@@ -94,7 +94,7 @@ fn a_copy_that_was_killed_goes_on_by_the_parts_that_the_store_has() {
     let length = std::fs::metadata(world.at("a/app.bore")).unwrap().len();
     let parts = length.div_ceil(8 << 20) as usize;
     assert!(parts >= 4, "{length} bytes are too few");
-    let slow = format!("{line} --throttle 12MiB/s");
+    let slow = format!("{line} --throttle 4MiB/s");
     let mut command = program::command(world.folder(), slow.split_whitespace());
     command.envs(store.environment());
     let running = program::start(command);
@@ -129,7 +129,7 @@ fn a_part_that_differs_is_sent_again_and_a_forgotten_upload_begun_anew() {
     let (world, store) = (large(), store());
     let line = "copy --from a --to s3://media/app.bore";
     // The second part goes wrong for ever: the process ends without tidying up, for it is killed.
-    let slow = format!("{line} --throttle 12MiB/s");
+    let slow = format!("{line} --throttle 2MiB/s");
     for forget in [false, true] {
         let mut command = program::command(world.folder(), slow.split_whitespace());
         command.envs(store.environment());

@@ -51,7 +51,7 @@ pub fn make(path: &Path, shape: Shape) {
 #[track_caller]
 pub fn sql(path: &Path, batch: &str) {
     let database = Connection::open(path).unwrap();
-    database.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+    database.busy_timeout(std::time::Duration::from_secs(120)).unwrap();
     database.execute_batch(batch).unwrap();
 }
 

@@ -181,9 +181,71 @@ fn earlier_runs_of_the_database_are_learned_from() {
     let world = calibrated();
     // A throttle makes a run long enough to count.
     world.run("backup sqlite:app.db --repo a/ --mkdir --throttle 64KiB/s").done();
-    let made = estimate(&world, "");
+    assert_eq!(estimate(&world, "")["history_runs"], 0, "a throttle says nothing of the hardware");
+    let catalog = rusqlite::Connection::open(world.at("state/fullbore/catalog.db")).unwrap();
+    let change = |change: &str| {
+        let changed = catalog.execute(&format!("UPDATE backup_set SET stored = {change}"), []).unwrap();
+        assert_eq!(changed, 1);
+        estimate(&world, "")
+    };
+    let made = change("json_remove(stored, '$.record.run.throttle')");
     assert_eq!(made["history_runs"], 1, "{made:#}");
     assert!(made["history_factor"].as_f64().unwrap() > 1.0, "it took longer than the model says");
+    assert_eq!(estimate(&world, "--throttle 64KiB/s")["history_factor"], made["history_factor"], "it had no throttle");
+    let elsewhere = change("json_set(stored, '$.record.run.media', json_array('/proc'))");
+    assert_eq!(elsewhere["history_runs"], 0, "its families went elsewhere");
+    let old = change("json_remove(stored, '$.record.run')");
+    assert_eq!(old["history_runs"], 1, "of an older version: {old:#}");
+}
+
+#[test]
+fn what_is_learned_from_is_what_passed_and_not_the_size_of_the_file() {
+    let world = World::new();
+    let database = rusqlite::Connection::open(world.at("app.db")).unwrap();
+    database.execute_batch("CREATE TABLE kept (a); CREATE TABLE noise (a); BEGIN").unwrap();
+    for _ in 0..300 {
+        database.execute_batch("INSERT INTO kept VALUES (randomblob(3900))").unwrap();
+        database.execute_batch("INSERT INTO noise VALUES (randomblob(39000))").unwrap();
+    }
+    database.execute_batch("COMMIT; DROP TABLE noise").unwrap();
+    drop(database);
+    world.run("calibrate --read app.db --write a --write b --seconds 1 --space 32MiB").done();
+    let foreseen = estimate(&world, "")["plain_bytes"].as_u64().unwrap();
+    world.run("backup sqlite:app.db --repo a/ --throttle 5MiB/s").done();
+    let record = world.names("a/.fullbore/sets").remove(0);
+    let record: Value = serde_json::from_slice(&world.read(&format!("a/.fullbore/sets/{record}"))).unwrap();
+    assert_eq!(record["run"]["plain_bytes"], foreseen, "{record:#}");
+    assert!(record["database_bytes"].as_u64().unwrap() > 5 * foreseen, "{record:#}");
+    assert_eq!(record["run"]["throttle"], 5_242_880);
+    assert_eq!(record["run"]["media"], serde_json::json!([world.at("a").canonicalize().unwrap()]));
+    // An older record says nothing of it: as much is free now as was then.
+    let catalog = rusqlite::Connection::open(world.at("state/fullbore/catalog.db")).unwrap();
+    let factor = |change: &str| {
+        catalog.execute(&format!("UPDATE backup_set SET stored = {change}"), []).unwrap();
+        estimate(&world, "")["history_factor"].as_f64().unwrap()
+    };
+    let known = factor("json_remove(stored, '$.record.run.throttle')");
+    let old = factor("json_remove(stored, '$.record.run')");
+    assert!((old / known - 1.0).abs() < 0.01, "{old} and {known}");
+}
+
+#[test]
+fn a_throttle_is_kept_by_all_of_the_interval() {
+    let world = calibrated();
+    let made = estimate(&world, "--size 100GB --throttle 1MiB/s");
+    let [p10, ..] = seconds(&made, "backup");
+    assert!(p10 >= 100e9 / 1_048_576.0, "{made:#}");
+}
+
+#[test]
+fn a_move_that_never_catches_up_is_a_warning() {
+    let world = calibrated();
+    let line = "estimate sqlite:app.db --to a/ --plan full+log --size 10GB --report json --change-rate";
+    let run = world.run(&format!("{line} 100TB/s")).with_code(4);
+    assert!(run.json()["cutover"]["last_bytes"][1].as_f64().unwrap() > 1e12, "{run}");
+    run.says(&["--change-rate", "it never catches up"]);
+    world.run(&format!("{line} 1MB/d")).done();
+    world.run("estimate sqlite:app.db --to a/ --plan full --size 10GB --change-rate 100TB/s").done();
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn guarded(world: &World, guard: &str, line: &str) -> Option<Ended> {
     let mut command = Command::new("timeout");
     program::surroundings(&mut command, world.folder());
     let runtime = world.at("run");
-    command.env("XDG_RUNTIME_DIR", &runtime).args(["--signal=KILL", "60"]).args(&mut words);
+    command.env("XDG_RUNTIME_DIR", &runtime).args(["--signal=KILL", "300"]).args(&mut words);
     command.arg(env!("CARGO_BIN_EXE_fullbore")).args(line.split_whitespace());
     command.args(["--report", "json:report.json"].map(OsString::from));
     let _ = std::fs::remove_file(world.at("report.json")); // There may be none yet.
@@ -30,11 +30,11 @@ fn guarded(world: &World, guard: &str, line: &str) -> Option<Ended> {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if DIED_OF_MEMORY.iter().any(|words| said.contains(words)) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it hung: {guard}: {said}");
+        assert!(begun.elapsed() < Duration::from_secs(300), "it hung: {guard}: {said}");
         return None;
     }
     let ended = Ended::from(line, output);
-    assert!(begun.elapsed() < Duration::from_secs(60), "it hung: {guard}: {ended}");
+    assert!(begun.elapsed() < Duration::from_secs(300), "it hung: {guard}: {ended}");
     assert!([0, 1].contains(&ended.code), "{guard}: {ended}");
     let report: serde_json::Value = serde_json::from_slice(&world.read("report.json")).unwrap();
     assert_eq!(report["exit_code"], ended.code, "{ended}");

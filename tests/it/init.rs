@@ -117,9 +117,9 @@ fn a_failing_new_set_leaves_the_old_one() {
 fn a_cancelled_new_set_leaves_the_old_one() {
     let world = with_old_set();
     let line =
-        "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --throttle 500KiB/s --max-transfer-size 64KiB";
+        "backup sqlite:app.db --to a/app.bore --to b/app.bore --init --throttle 64KiB/s --max-transfer-size 64KiB";
     let running = world.start(line);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    world.media_begun("b");
     running.signal("INT");
     running.wait().with_code(130);
     assert_old_set_is_whole(&world);

@@ -13,12 +13,8 @@ fn set_id(world: &World, from: &str) -> String {
 
 /// Starts a slow backup, kills it when `ready` is so, and gives what it had said.
 fn killed(world: &World, line: &str, ready: impl Fn() -> bool) -> Ended {
-    let running = world.start(&format!("{line} --throttle 400KiB/s --max-transfer-size 64KiB"));
-    let patience = std::time::Instant::now();
-    while !ready() && patience.elapsed().as_secs() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert!(ready(), "it came never so far");
+    let running = world.start(&format!("{line} --throttle 64KiB/s --max-transfer-size 64KiB"));
+    wait_until("it has come so far", ready);
     running.signal("KILL");
     running.wait().with_code(-9)
 }
@@ -131,7 +127,7 @@ fn what_belongs_to_another_database_or_to_a_running_backup_stays() {
     let world = World::with_database();
     database::make(&world.at("other.db"), Shape::default());
     killed(&world, "backup sqlite:other.db --to a/", || !unfinished_in(&world, "a").is_empty());
-    let slow = "backup sqlite:other.db --to b/ --throttle 400KiB/s --max-transfer-size 64KiB";
+    let slow = "backup sqlite:other.db --to b/ --throttle 64KiB/s --max-transfer-size 64KiB";
     let running = world.start(slow);
     wait_until("the other backup has begun", || !unfinished_in(&world, "b").is_empty());
     let before = (unfinished_in(&world, "a"), unfinished_in(&world, "b"));
@@ -256,11 +252,8 @@ fn the_first_family_of_several_tells_who_it_is_from_its_beginning() {
     };
     std::fs::create_dir(world.at("c")).unwrap();
     let running = world.start(line);
-    let patience = std::time::Instant::now();
-    while !begun("b") && patience.elapsed().as_secs() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(begun("b") && !begun("c"), "only what is on the device proves that the set was never committed");
+    wait_until("the first family tells who it is", || begun("b"));
+    assert!(!begun("c"), "only what is on the device proves that the set was never committed");
     running.signal("KILL");
     running.wait().with_code(-9);
     world.run("backup sqlite:app.db --to b/1.bore --to c/2.bore").with_code(4).says(&["removed"]);

@@ -8,7 +8,7 @@ use crate::world::World;
 /// A small database in WAL mode that an application has open: nobody's close checkpoints it, and only what a test does.
 pub fn kept_open(world: &World) -> Connection {
     let connection = Connection::open(world.at("app.db")).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(120)).unwrap();
     connection.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
     connection
 }

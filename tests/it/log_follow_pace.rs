@@ -62,7 +62,7 @@ fn a_follower_that_cannot_keep_up_says_so_and_what_holds_it_up() {
     let app = kept_open(&world);
     let follower = world.start(&format!("{FOLLOW} --compression zstd:19 --workers 1"));
     until("a full", || world.names("a").iter().any(|name| name.contains("-full-") && name.ends_with(".bore")));
-    std::thread::sleep(Duration::from_millis(500));
+    follower.says("its log is followed from here");
     // A commit of a moment that takes a worker seconds to pack so tightly.
     let before = log_sets(&world);
     app.execute_batch("INSERT INTO item SELECT NULL, 'w', randomblob(1000000) FROM item LIMIT 12").unwrap();

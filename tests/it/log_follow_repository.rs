@@ -217,7 +217,7 @@ fn a_tombstone_on_what_it_stands_on_is_waited_for() {
     let grave = json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": [] });
     write_record(&world, &format!("tombstones/{tip}.json"), &grave);
     insert(&app, 2);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    follower.says("next try in");
     assert_eq!(sets(&world), 2, "nothing is committed on what is about to go");
     prune(&world).done().says(&["its tombstone was taken back"]);
     stored(&world, 2);

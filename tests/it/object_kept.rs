@@ -294,7 +294,7 @@ mod object_store {
         let proxy = FaultProxy::start(store.endpoint(), |_| Fault::Delay(Duration::from_millis(100)));
         let line = |outage: u64| {
             format!(
-                "backup sqlite:app.db --to s3://media/night/ --stripes 2 --compression none --throttle 40MiB/s --device-timeout 8 --outage {outage}"
+                "backup sqlite:app.db --to s3://media/night/ --stripes 2 --compression none --throttle 16MiB/s --device-timeout 8 --outage {outage}"
             )
         };
         interrupted(&world, &mut store, &proxy, &line(60), 4).done();

@@ -1,9 +1,13 @@
 //! Runs the binary and says what came of it.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use fullbore_test_servers::wait_until;
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -19,7 +23,17 @@ pub struct Ended {
 pub struct Running {
     pub child: Child,
     line: String,
+    heard: Heard,
 }
+
+/// What a run says on standard error. It is read while it runs: one that says much is not held up by a pipe that is full.
+struct Heard {
+    said: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+/// The number on Linux of the signal that the program is the last to listen to.
+const LAST_LISTENED_TO: u32 = 25;
 
 /// The binary in `folder`, with nothing of this user's configuration.
 pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
@@ -48,10 +62,60 @@ pub fn run(mut command: Command) -> Ended {
 pub fn start(mut command: Command) -> Running {
     let line = format!("{command:?}");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running { child: command.spawn().unwrap(), line }
+    let mut child = command.spawn().unwrap();
+    let heard = Heard::from(child.stderr.take().unwrap());
+    Running { child, line, heard }
+}
+
+impl Heard {
+    fn from(mut pipe: ChildStderr) -> Self {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&said);
+        let reader = std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = pipe.read(&mut part) {
+                kept.lock().unwrap().extend_from_slice(&part[..length]);
+            }
+        });
+        Self { said, reader }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    }
 }
 
 impl Running {
+    /// Waits until it listens to signals: before, one ends it without a word, and how long that takes nobody knows.
+    #[track_caller]
+    pub fn listens(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        wait_until("it listens to signals", || {
+            let status = std::fs::read_to_string(&status).unwrap_or_default();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            mask.is_some_and(|mask| mask >> (LAST_LISTENED_TO - 1) & 1 == 1)
+        });
+    }
+
+    /// Waits until it has said that on standard error.
+    #[track_caller]
+    pub fn says(&self, words: &str) {
+        self.says_any(&[words]);
+    }
+
+    /// Waits until it has said one of these.
+    #[track_caller]
+    pub fn says_any(&self, these: &[&str]) {
+        wait_until(&format!("one of {these:?} is said"), || {
+            let ended = self.heard.reader.is_finished();
+            let said = self.heard.text();
+            let has_said = these.iter().any(|words| said.contains(words));
+            assert!(has_said || !ended, "it ended and said none of {these:?}: {said}");
+            has_said
+        });
+    }
+
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).stderr(Stdio::null()).status();
@@ -60,7 +124,11 @@ impl Running {
 
     /// Waits for the end.
     pub fn wait(self) -> Ended {
-        Ended::from(self.line, self.child.wait_with_output().unwrap())
+        let mut output = self.child.wait_with_output().unwrap();
+        let said = self.heard.said;
+        self.heard.reader.join().unwrap();
+        output.stderr = std::mem::take(&mut *said.lock().unwrap());
+        Ended::from(self.line, output)
     }
 }
 

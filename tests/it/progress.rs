@@ -34,7 +34,7 @@ fn on_a_terminal(world: &World, line: &str, environment: &[(&str, &str)]) -> Opt
     let command = format!("stty cols 80 rows 24; {} {line}", fullbore.get_program().display());
     let mut script = Command::new("/usr/bin/script");
     program::surroundings(&mut script, world.folder());
-    script.args(["-q", "-e", "-c", &command, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+    script.args(["-q", "-e", "-f", "-c", &command, "sent"]).env("TERM", "xterm").env_remove("NO_COLOR");
     script.envs(environment.iter().copied());
     let ended = script.output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -80,8 +80,31 @@ fn a_dumb_terminal_gets_one_line_and_no_color_means_none() {
 #[test]
 fn a_signal_takes_the_picture_away_before_the_error_is_said() {
     let world = World::with_database();
-    let line = format!("{SLOWED} --progress rich & sleep 1; kill $!; wait $!; true");
+    // Slow enough for any machine, and ended as soon as the picture has come to the file that `script` writes.
+    let slow = SLOWED.replace("1MiB/s", "32KiB/s");
+    let line = format!(
+        "{slow} --progress rich & until grep -q 'buffers in use' sent; do sleep 0.1; done; kill $!; wait $!; true"
+    );
     let Some(sent) = on_a_terminal(&world, &line, &[]) else { return };
     let (_, end) = sent.rsplit_once("\x1b[J").unwrap();
     assert!(end.contains("cancelled by SIGTERM") && !end.contains("transform"), "{end}");
+}
+
+#[test]
+fn a_log_that_is_followed_has_a_line_that_tells_how_far_behind_it_is() {
+    let world = crate::log_follow::world();
+    let app = crate::log::kept_open(&world);
+    app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap();
+    let line = "log follow sqlite:app.db --to a/ --interval 50ms --for 2s";
+    let Some(sent) = on_a_terminal(&world, line, &[]) else { return };
+    for part in ["log follow: ", " of log, media ", ", behind at most "] {
+        assert!(sent.contains(part), "{part}: {sent}");
+    }
+    let (_, told) = sent.split_once("taken: its log is followed from here").unwrap();
+    assert!(told.starts_with("\r\n"), "what happens is told on lines of its own: {sent}");
+    let (_, end) = sent.rsplit_once("\x1b[J").unwrap();
+    assert!(!end.contains("log follow: "), "nothing of the line is left: {end}");
+    let quiet = on_a_terminal(&world, &format!("{line} --full-if-needed --quiet"), &[]).unwrap();
+    assert!(!quiet.contains("behind at most"), "{quiet}");
+    assert!(!said(&world, &format!("{line} --full-if-needed")).contains("behind at most"), "a service has a journal");
 }

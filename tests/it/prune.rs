@@ -24,6 +24,15 @@ fn chain(world: &World, number: usize) -> Vec<String> {
     ids[ids.len() - 2..].to_vec()
 }
 
+/// Two chains: the older one, which is told, and one after it that is verified.
+fn old_and_verified() -> (World, Vec<String>) {
+    let world = world();
+    let old = chain(&world, 1);
+    chain(&world, 2);
+    world.run("verify --repo night --latest").done();
+    (world, old)
+}
+
 fn ids(world: &World) -> Vec<String> {
     let listed = world.run("list --repo night --json").json();
     listed.as_array().unwrap().iter().map(|set| set["backup_set_id"].as_str().unwrap().to_owned()).collect()
@@ -90,10 +99,7 @@ fn nothing_goes_before_something_newer_was_verified() {
 
 #[test]
 fn a_set_that_another_host_uses_stays_and_its_user_is_named() {
-    let world = world();
-    let old = chain(&world, 1);
-    chain(&world, 2);
-    world.run("verify --repo night --latest").done();
+    let (world, old) = old_and_verified();
     other_task(&world, "restore", &[&old[0], &old[1]]);
     let kept = prune(&world, "--confirm").done().text();
     assert!(kept.contains("leased by restore 11111111") && kept.contains("on elsewhere"), "{kept}");
@@ -118,10 +124,7 @@ fn what_is_about_to_go_is_nobodys_base_and_is_not_restored() {
 
 #[test]
 fn what_a_killed_prune_has_begun_the_next_one_finishes() {
-    let world = world();
-    let old = chain(&world, 1);
-    chain(&world, 2);
-    world.run("verify --repo night --latest").done();
+    let (world, old) = old_and_verified();
     let set = record(&world, &format!("sets/{}.json", old[1]));
     let grave =
         json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": set["families"] });
@@ -186,11 +189,8 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
 
 #[test]
 fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
-    let world = world();
-    let old = chain(&world, 1);
-    chain(&world, 2);
-    world.run("verify --repo night --latest").done();
-    let sleeper = world.start("prune --repo night --confirm --grace 2s");
+    let (world, old) = old_and_verified();
+    let sleeper = world.start("prune --repo night --confirm --grace 8s");
     let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
     wait_until("both sets have tombstones", || old.iter().all(has));
     sleeper.signal("STOP");
@@ -206,10 +206,7 @@ fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
 
 #[test]
 fn what_a_prune_that_was_cancelled_has_left_alone_can_be_restored_at_once() {
-    let world = world();
-    let old = chain(&world, 1);
-    chain(&world, 2);
-    world.run("verify --repo night --latest").done();
+    let (world, old) = old_and_verified();
     let cancelled = world.start("prune --repo night --confirm --grace 60s");
     let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
     wait_until("both sets have tombstones", || old.iter().all(has));
@@ -227,7 +224,7 @@ fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
     world.run("backup sqlite:app.db --repo night").done();
     let base = ids(&world).remove(0);
-    let running = world.start("backup sqlite:app.db --repo night --kind differential --throttle 256KiB/s");
+    let running = world.start("backup sqlite:app.db --repo night --kind differential --throttle 128KiB/s");
     wait_until("the backup writes", || open_task(&world).is_some_and(|task| task["writes"].is_string()));
     running.signal("STOP");
     let set = record(&world, &format!("sets/{base}.json"));
@@ -266,13 +263,29 @@ fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed
 }
 
 #[test]
-fn a_task_record_that_cannot_be_read_stops_a_prune_and_nothing_else() {
-    let world = world();
-    chain(&world, 1);
-    fs::write(world.at("a/.fullbore/tasks/torn.json"), "").unwrap();
-    prune(&world, "--confirm").refused(3, "tasks/torn.json", "is no record of a repository");
+fn a_task_record_that_cannot_be_read_stops_a_prune_while_its_run_may_live_and_nothing_else() {
+    let (world, _) = old_and_verified();
+    let torn = world.at("a/.fullbore/tasks/torn.json");
+    let large = world.at("a/.fullbore/tasks/large.json");
+    fs::write(&torn, "{\"format\":1,\"task\":").unwrap();
+    let was_written_minutes_ago = |path: &std::path::Path, minutes: u64| {
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60 * minutes);
+        fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    };
+    for minutes in [0, 55] {
+        was_written_minutes_ago(&torn, minutes);
+        prune(&world, "--confirm").refused(3, "tasks/torn.json", "is no record of a repository").says(&["60 minutes"]);
+    }
     world.run("restore --repo night --into sqlite:copy.db").with_code(4).says(&["tasks/torn.json"]);
+    assert_eq!(families(&world), 4);
+    // Longer ago than any lease lasts.
+    fs::write(&large, vec![b' '; (1 << 20) + 1]).unwrap();
+    was_written_minutes_ago(&large, 65);
+    was_written_minutes_ago(&torn, 65);
+    let words = ["warning: ", "tasks/torn.json", "is no record of a repository", "tasks/large.json"];
+    prune(&world, "--confirm").with_code(4).says(&words);
     assert_eq!(families(&world), 2);
+    assert!(torn.exists() && large.exists(), "what nobody understands is left to people");
 }
 
 #[test]
@@ -319,7 +332,7 @@ fn last_night_is_good_when_it_is_young_and_proven() {
     world.run("restore-test --repo night --scratch b").done();
     let good = world.run(line).done().text();
     assert!(good.contains("good"), "{good}");
-    let metrics = String::from_utf8(world.read("night.prom")).unwrap();
+    let metrics = world.text("night.prom");
     let database = world.at("app.db");
     let labels = format!("{{repository=\"night\",engine=\"sqlite\",database=\"{}\"}}", database.display());
     assert!(metrics.contains(&format!("fullbore_database_good{labels} 1\n")), "{metrics}");
@@ -328,7 +341,7 @@ fn last_night_is_good_when_it_is_young_and_proven() {
     world.run("check --repo night --max-age 1s").refused(1, "--repo night", "its newest backup is");
     fs::rename(world.at("a"), world.at("gone")).unwrap();
     assert_ne!(world.run(line).code, 0);
-    let metrics = String::from_utf8(world.read("night.prom")).unwrap();
+    let metrics = world.text("night.prom");
     assert!(metrics.contains("fullbore_repository_reachable{repository=\"night\"} 0\n"), "{metrics}");
 }
 
@@ -341,7 +354,7 @@ fn of_a_database_that_is_backed_up_no_more_only_harm_is_told() {
     world.run(line).refused(1, "--repo night", "its newest backup is");
     let good = world.run(&format!("{line} --retired app --json")).done().json();
     assert_eq!((&good[0]["retired"], &good[0]["sets"]), (&true.into(), &2.into()), "{good}");
-    let text = String::from_utf8(world.read("fullbore.toml")).unwrap();
+    let text = world.text("fullbore.toml");
     let retired = text.replacen("[repository.night]\n", "[repository.night]\nretired = [\"app.db\"]\n", 1);
     world.write("fullbore.toml", retired.as_bytes());
     assert!(world.run(line).done().text().contains("retired"));

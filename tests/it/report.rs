@@ -8,7 +8,7 @@ use crate::database;
 use crate::world::World;
 
 const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
-    backup_set_id media_set_id sets task families copies copied source_bytes allocated_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
+    backup_set_id media_set_id sets task families copies copied source_bytes unread_bytes allocated_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
     peak_rss_bytes stages io cpu_before_s cpu_s bottleneck verdict following limit position writers_blocked_s resumed start_check tables warnings notes";
 
 #[track_caller]
@@ -109,8 +109,8 @@ fn a_failed_job_has_a_report_too() {
 fn a_cancelled_job_says_so_in_its_report() {
     let world = World::with_database();
     let running =
-        world.start("backup sqlite:app.db --to a/ --report json --throttle 300KiB/s --max-transfer-size 64KiB");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+        world.start("backup sqlite:app.db --to a/ --report json --throttle 64KiB/s --max-transfer-size 64KiB");
+    world.media_begun("a");
     running.signal("TERM");
     let report = running.wait().with_code(143).json();
     assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("cancelled"), Some(143)));

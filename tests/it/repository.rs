@@ -178,8 +178,7 @@ fn what_is_no_repository_is_said_to_be_none() {
 fn a_repository_of_a_newer_fullbore_is_left_alone() {
     let world = world();
     back_up(&world, "");
-    let newer =
-        String::from_utf8(world.read("a/.fullbore/repository.json")).unwrap().replace("\"format\": 1", "\"format\": 2");
+    let newer = world.text("a/.fullbore/repository.json").replace("\"format\": 1", "\"format\": 2");
     world.write("a/.fullbore/repository.json", newer.as_bytes());
     for line in ["list --repo night", "backup sqlite:app.db --repo night", "restore --repo night --into sqlite:copy.db"]
     {

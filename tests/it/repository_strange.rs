@@ -80,14 +80,19 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
         let missing = json!({ "place": 0, "name": "was-never-there.bore", "bytes": 1 });
         let grave = json!({ "task": OTHER, "host": "elsewhere", "families": [missing, of_another] });
         write_record(&world, &format!("tombstones/{OTHER}.json"), &grave);
-        prune(&world).refused(3, "a/", "a record calls it one of");
+        // It stops no other set from going; here all are to stay.
+        let ended = world.run("prune --repo night --grace 0s --confirm --keep-last 9").with_code(4);
+        ended.says(&["is being removed still", "a record calls it one of"]);
         fs::remove_file(world.at(&format!("a/.fullbore/tombstones/{OTHER}.json"))).unwrap();
-        let dead = json!({ "format": 1, "task": OTHER, "verb": "backup", "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
-            "started_at": "2026-11-22T00:00:00Z", "state": "IN_PROGRESS", "lease_s": 0, "needs": [], "writes": OTHER,
-            "families": [missing, of_another],
-            "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
-        write_record(&world, &format!("tasks/{OTHER}.json"), &dead);
-        prune(&world).refused(3, "a/", "a record calls it one of");
+        for (state, words) in [("IN_PROGRESS", "its host died"), ("ERROR", "it ended, and could not tidy up")] {
+            let run = json!({ "format": 1, "task": OTHER, "verb": "backup", "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
+                "started_at": "2026-11-22T00:00:00Z", "state": state, "lease_s": 0, "needs": [], "writes": OTHER,
+                "families": [missing, of_another],
+                "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
+            write_record(&world, &format!("tasks/{OTHER}.json"), &run);
+            let ended = world.run("prune --repo night --grace 0s --confirm --keep-last 9").with_code(4);
+            ended.says(&[words, "what it has left stays", "a record calls it one of"]);
+        }
         fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
         let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
         assert_eq!(world.read("a/important.txt"), b"of somebody else");
@@ -102,6 +107,40 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
     let said = prune(&world).done();
     assert_eq!(sets(&world).iter().map(id).collect::<Vec<_>>(), [id(&new)], "{said}");
     world.run("restore --repo night --into sqlite:copy.db").done();
+}
+
+#[test]
+fn a_forged_record_of_a_run_keeps_what_it_names_and_nothing_else() {
+    let world = world();
+    let (old, new) = two_fulls(&world);
+    world.write("a/important.txt", b"of somebody else");
+    let families = [
+        json!([{ "place": 0, "name": "../app.db", "bytes": 1 }]),
+        json!([{ "place": 7, "name": "important.txt", "bytes": 16 }]),
+        json!([{ "place": 0, "name": "missing", "bytes": 1 }, { "place": 0, "name": "important.txt", "bytes": 16 }]),
+    ];
+    let mut number = 0;
+    for families in &families {
+        for state in ["IN_PROGRESS", "ERROR", "CANCELLED"] {
+            number += 1;
+            let run = format!("11111111-1111-4111-8111-{number:012}");
+            let record = json!({ "format": 1, "task": run, "verb": "backup", "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
+                "started_at": "2026-11-22T00:00:00Z", "state": state, "lease_s": 0, "needs": [new["backup_set_id"]], "writes": run,
+                "families": families, "given_up": [{ "set": run, "families": families }],
+                "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
+            write_record(&world, &format!("tasks/{run}.json"), &record);
+        }
+    }
+    prune(&world).with_code(4).says(&[
+        "what it has left stays",
+        "../app.db: is no name of a family",
+        "stands in place 8",
+        "a record calls it one of",
+    ]);
+    assert_eq!(sets(&world).iter().map(id).collect::<Vec<_>>(), [id(&new)], "{} went all the same", id(&old));
+    assert_eq!(world.read("a/important.txt"), b"of somebody else");
+    world.run("restore --repo night --into sqlite:copy.db").done();
+    world.assert_copy();
 }
 
 #[test]

@@ -101,6 +101,42 @@ fn a_test_restore_that_finds_a_table_damaged_writes_that_down() {
     world.run_as_nobody("check --repo night").refused(1, "--repo night", "was found damaged");
 }
 
+/// True while a process works; one that has ended may wait for its parent to ask.
+fn is_alive(number: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn a_killed_test_restore_takes_its_server_with_it_and_the_next_one_removes_what_is_left() {
+    let world = World::new();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    let (source, url) = server(&world, Kind::Mariadb11, &Options::new(), 64);
+    let own = source.program("mariadbd").get_program().to_str().unwrap().to_owned();
+    world.run_as_nobody(&format!("backup {url} --password-file password --repo night")).done();
+    // A server that is never ready, and says which process it is.
+    let (slow, number) = (world.at("slow-server"), world.at("number"));
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*) exec {own} \"$@\" ;; esac\necho $$ > {0}.new && mv {0}.new {0}\nexec sleep 600\n",
+        number.display()
+    );
+    fs::write(&slow, text).unwrap();
+    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let line = "restore-test --repo night --scratch b --server-program";
+    let killed = program::start(world.as_nobody(&format!("{line} {}", slow.display())));
+    wait_until("the server is started", || number.exists());
+    let number = fs::read_to_string(&number).unwrap().trim().to_owned();
+    assert!(is_alive(&number));
+    let left = world.names("b");
+    killed.signal("KILL");
+    killed.wait().with_code(-9);
+    wait_until("the server has gone too", || !is_alive(&number));
+    assert_eq!((left.len(), world.names("b")), (1, left.clone()));
+    let next = world.run_as_nobody(&format!("{line} {own}")).done();
+    next.says(&["removed what a killed restore-test had left", &left[0], "written down as proven"]);
+    assert_eq!(world.names("b"), Vec::<String>::new());
+}
+
 mod object_store {
     use super::*;
 

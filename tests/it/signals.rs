@@ -1,33 +1,39 @@
 //! SIGINT, SIGTERM and SIGHUP in each phase: a clear end, nothing that looks whole.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fullbore_test_servers::wait_until;
 use rusqlite::Connection;
 
 use crate::database;
 use crate::program::{self, Running};
 use crate::world::World;
 
-const SLOW: &str = "--throttle 400KiB/s --max-transfer-size 64KiB";
+/// Half a minute for the usual database, and nobody waits for its end.
+const SLOW: &str = "--throttle 64KiB/s --max-transfer-size 64KiB --stats 5";
 
-fn stopped_after(running: Running, milliseconds: u64, signal: &str) {
-    std::thread::sleep(Duration::from_millis(milliseconds));
+/// How long it may take to stop on a machine that is busy with other tests; what runs here would last longer, or end well.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Sends a signal where the run is now, and waits for its end.
+fn stopped(running: Running, signal: &str) {
+    running.listens();
     running.signal(signal);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let code = match signal {
         "HUP" => 129,
         "INT" => 130,
         _ => 143,
     };
     let ended = running.wait().with_code(code).says(&["error: cancelled by", signal, "nothing usable was left behind"]);
-    assert!(begun.elapsed() < Duration::from_secs(3), "it took {:?} to stop: {ended}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "it took {:?} to stop: {ended}", begun.elapsed());
 }
 
 #[test]
 fn a_signal_while_pages_are_copied_ends_the_backup_and_leaves_nothing() {
     let world = World::with_database();
-    for (at, signal) in [(300, "INT"), (700, "TERM"), (1500, "HUP")] {
+    for (at, signal) in [("beginning", "INT"), ("families", "TERM"), ("pages", "HUP")] {
         let line = format!(
             "--default-signal=HUP {} backup sqlite:app.db --to a/ --to b/ --stripes 4 {SLOW}",
             env!("CARGO_BIN_EXE_fullbore")
@@ -36,7 +42,13 @@ fn a_signal_while_pages_are_copied_ends_the_backup_and_leaves_nothing() {
         let mut command = Command::new("env");
         program::surroundings(&mut command, world.folder());
         command.args(line.split_whitespace());
-        stopped_after(program::start(command), at, signal);
+        let running = program::start(command);
+        match at {
+            "families" => world.media_begun("b"),
+            "pages" => running.says("backup: "),
+            _ => {}
+        }
+        stopped(running, signal);
         world.assert_no_media();
     }
 }
@@ -46,11 +58,9 @@ fn a_signal_during_a_differential_leaves_only_the_full() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore").done();
     database::change(&world.at("app.db"), 1);
-    stopped_after(
-        world.start(&format!("backup sqlite:app.db --to b/d.bore --kind differential --base a {SLOW}")),
-        700,
-        "TERM",
-    );
+    let running = world.start(&format!("backup sqlite:app.db --to b/d.bore --kind differential --base a {SLOW}"));
+    world.media_begun("b");
+    stopped(running, "TERM");
     assert!(world.names("b").is_empty());
     world.run("verify --from a").done();
 }
@@ -60,7 +70,11 @@ fn a_signal_while_waiting_for_a_lock_on_the_database_is_heard() {
     let world = World::with_shape(database::Shape { journal: "delete", ..database::Shape::default() });
     let user = Connection::open(world.at("app.db")).unwrap();
     user.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    stopped_after(world.start("backup sqlite:app.db --to a/app.bore --lock-timeout 30"), 500, "INT");
+    let running = world.start("backup sqlite:app.db --to a/app.bore --lock-timeout 600");
+    running.listens();
+    // Nothing shows from when on it waits; earlier it is heard as well.
+    std::thread::sleep(Duration::from_millis(500));
+    stopped(running, "INT");
     world.assert_no_media();
 }
 
@@ -68,8 +82,11 @@ fn a_signal_while_waiting_for_a_lock_on_the_database_is_heard() {
 fn a_signal_while_waiting_for_another_run_is_heard() {
     let world = World::with_database();
     let first = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
-    std::thread::sleep(Duration::from_millis(400));
-    stopped_after(world.start("backup sqlite:app.db --to b/app.bore --wait"), 300, "TERM");
+    world.media_begun("a");
+    let second = world.start("backup sqlite:app.db --to b/app.bore --wait");
+    second.listens();
+    std::thread::sleep(Duration::from_millis(300)); // As above.
+    stopped(second, "TERM");
     first.signal("INT");
     first.wait().with_code(130);
     world.assert_no_media();
@@ -79,7 +96,8 @@ fn a_signal_while_waiting_for_another_run_is_heard() {
 fn a_signal_while_limits_are_measured_leaves_nothing() {
     let world = World::with_database();
     let running = world.start(&format!("backup sqlite:app.db --to a/ --to b/ --measure-limit {SLOW}"));
-    std::thread::sleep(Duration::from_millis(100));
+    running.listens();
+    std::thread::sleep(Duration::from_millis(100)); // As above.
     running.signal("TERM");
     running.wait().with_code(143);
     world.assert_no_media();
@@ -100,7 +118,8 @@ fn a_signal_during_restore_or_verify_from_a_slow_pipe_leaves_nothing() {
             let _ = std::io::Write::write_all(&mut input, &half); // The reader ends before it has read everything.
             input
         });
-        stopped_after(running, 500, signal);
+        wait_until("it has read all that there is", || writer.is_finished());
+        stopped(running, signal);
         drop(writer.join());
         world.assert_no_copy();
     }
@@ -133,9 +152,10 @@ fn a_backup_under_nohup_outlives_its_terminal() {
     let world = World::with_database();
     let program = env!("CARGO_BIN_EXE_fullbore");
     // A shell's `trap '' HUP` is what nohup does: ignored signals stay ignored in what is started.
-    let script = format!("trap '' HUP; exec {program} backup sqlite:app.db --to a/app.bore --throttle 2MiB/s --quiet");
+    let script =
+        format!("trap '' HUP; exec {program} backup sqlite:app.db --to a/app.bore --throttle 256KiB/s --quiet");
     let mut child = std::process::Command::new("sh").args(["-c", &script]).current_dir(world.folder()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(400));
+    world.media_begun("a");
     let sent = std::process::Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status().unwrap();
     assert!(sent.success(), "it had ended already");
     assert!(child.wait().unwrap().success());

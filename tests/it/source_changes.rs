@@ -8,9 +8,19 @@ use fullbore_test_servers::{SetAtEnd, wait_until};
 use rusqlite::Connection;
 
 use crate::database::{self, Shape};
+use crate::program::Running;
 use crate::world::World;
 
 const SLOW: &str = "--throttle 1MiB/s --max-transfer-size 64KiB";
+
+/// Stops a slow backup where it copies pages: whatever happens to the database meanwhile happens in the middle of it, however long it takes.
+fn stopped_in_the_middle(world: &World, line: &str) -> Running {
+    let running = world.start(&format!("{line} {SLOW} --stats 5"));
+    running.says("backup: ");
+    running.signal("STOP");
+    assert!(world.names("a").iter().any(|name| name.contains(".new-")), "it has ended already");
+    running
+}
 
 #[test]
 fn a_database_that_grows_comes_back_as_it_was_between_two_transactions() {
@@ -54,10 +64,10 @@ fn write_until(stop: &AtomicBool, committed: &AtomicI64, path: &std::path::Path)
 fn a_file_that_is_cut_off_during_the_backup_is_an_error_and_leaves_nothing() {
     for journal in ["wal", "delete"] {
         let world = World::with_shape(Shape { journal, ..Shape::default() });
-        let running = world.start(&format!("backup sqlite:app.db --to a/ --to b/ {SLOW}"));
-        std::thread::sleep(Duration::from_millis(400));
+        let running = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/ --to b/");
         let file = OpenOptions::new().write(true).open(world.at("app.db")).unwrap();
         file.set_len(file.metadata().unwrap().len() / 4096 / 2 * 4096).unwrap();
+        running.signal("CONT");
         running.wait().with_code(1).says(&["error: ", "app.db", "hint: "]);
         world.assert_no_media();
     }
@@ -68,11 +78,10 @@ fn a_vacuum_in_wal_mode_does_not_disturb_the_backup() {
     let world = World::with_database();
     let before = database::contents(&world.at("app.db"));
     let size = std::fs::metadata(world.at("app.db")).unwrap().len();
-    let running = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
-    std::thread::sleep(Duration::from_millis(400));
+    let running = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/app.bore");
     let user = Connection::open(world.at("app.db")).unwrap();
     user.execute_batch("DELETE FROM item WHERE id > 500; VACUUM").unwrap();
-    assert!(world.names("a").iter().any(|name| name.contains(".new-")), "the backup had ended before the VACUUM");
+    running.signal("CONT");
     running.wait().done();
     world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
     assert_eq!(std::fs::metadata(world.at("copy.db")).unwrap().len(), size);
@@ -83,12 +92,12 @@ fn a_vacuum_in_wal_mode_does_not_disturb_the_backup() {
 fn a_vacuum_in_rollback_mode_waits_or_is_refused_and_the_backup_is_whole() {
     let world = World::with_shape(Shape { journal: "delete", ..Shape::default() });
     let before = database::contents(&world.at("app.db"));
-    let running = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
-    std::thread::sleep(Duration::from_millis(400));
+    let running = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/app.bore");
     let user = Connection::open(world.at("app.db")).unwrap();
     user.busy_timeout(Duration::from_millis(100)).unwrap();
     let vacuum = user.execute_batch("DELETE FROM item WHERE id > 500; VACUUM");
     assert!(vacuum.is_err(), "nothing kept the VACUUM from changing pages that are being read");
+    running.signal("CONT");
     running.wait().done();
     world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
     assert_eq!(database::contents(&world.at("copy.db")), before);
@@ -97,12 +106,12 @@ fn a_vacuum_in_rollback_mode_waits_or_is_refused_and_the_backup_is_whole() {
 #[test]
 fn two_backups_of_one_database_do_not_run_at_a_time_unless_one_waits() {
     let world = World::with_database();
-    let first = world.start(&format!("backup sqlite:app.db --to a/app.bore {SLOW}"));
-    std::thread::sleep(Duration::from_millis(400));
+    let first = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/app.bore");
     world
         .run("backup sqlite:./app.db --to b/app.bore")
         .refused(1, "app.db", "another run of fullbore")
         .says(&["--wait"]);
+    first.signal("CONT");
     world.run("backup sqlite:app.db --to b/app.bore --wait").done();
     first.wait().done();
     world.assert_restores("--from a");

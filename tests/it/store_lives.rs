@@ -23,7 +23,7 @@ mod object_store {
     /// Most of the waits are for the proxy: more at once than processors.
     const AT_ONCE: usize = 10;
     /// What one command may take: a few requests that each use up the four seconds of `--device-timeout`, on a busy machine.
-    const DEADLINE: Duration = Duration::from_secs(120);
+    const DEADLINE: Duration = Duration::from_secs(300);
     /// How many things are done in a life.
     const STEPS: usize = 9;
 

@@ -149,7 +149,7 @@ fn with_many_changes(server: &Server) -> String {
 
 /// Does what the file of statements says, in the database `again`.
 fn import(world: &World, server: &Server, file: &str) {
-    let text = String::from_utf8(world.read(&format!("out/{file}"))).unwrap();
+    let text = world.text(&format!("out/{file}"));
     let (make, rest) = text.split_once("\n-- 2. ").unwrap();
     let (copies, load) = rest.split_once("\n-- 3. ").unwrap();
     server.sql(&format!("USE again;\n{make}"));

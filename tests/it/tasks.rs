@@ -91,3 +91,25 @@ fn a_test_restore_of_damaged_media_fails_and_that_is_written_down() {
     assert!(listed[0]["failed_at"].is_string() && listed[0]["proven_at"].is_null(), "{listed}");
     world.run("restore-test --repo night --scratch none").refused(1, "none", "make");
 }
+
+#[test]
+fn what_a_killed_test_restore_has_left_goes_with_the_next_one_and_with_none_while_it_runs() {
+    let world = World::with_shape(Shape { rows: 100_000, ..Shape::default() });
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    world.run("backup sqlite:app.db --repo night").done();
+    fs::create_dir(world.at("scratch")).unwrap();
+    let line = "restore-test --repo night --scratch scratch";
+    let killed = world.start(line);
+    wait_until("the database is restored", || {
+        world.names("scratch").iter().any(|folder| !world.names(&format!("scratch/{folder}")).is_empty())
+    });
+    killed.signal("STOP");
+    let left = world.names("scratch");
+    world.run(line).done();
+    assert_eq!(world.names("scratch"), left, "it sleeps, and is not dead");
+    killed.signal("KILL");
+    killed.wait().with_code(-9);
+    assert_eq!(world.names("scratch"), left);
+    world.run(line).done().says(&["note: removed what a killed restore-test had left", &left[0]]);
+    assert_eq!(world.names("scratch"), Vec::<String>::new());
+}

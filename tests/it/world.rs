@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fullbore_test_servers::wait_until;
+
 use crate::database::{self, Shape};
 use crate::program::{self, Ended, Running};
 
@@ -17,6 +19,13 @@ pub struct World {
 /// Lets the clock that files get their times from go on: it ticks every 10 ms at the slowest, and within a tick nobody was silent.
 pub fn one_tick() {
     std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
+/// Writes over a file, which is no younger for it.
+pub fn write_over(path: &Path, bytes: &[u8]) {
+    let then = fs::metadata(path).unwrap().modified().unwrap();
+    fs::write(path, bytes).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
 
 impl World {
@@ -37,6 +46,19 @@ impl World {
     pub fn with_shape(shape: Shape) -> Self {
         let world = Self::new();
         database::make(&world.at("app.db"), shape);
+        world
+    }
+
+    /// With the database `purged.db`, of which next to nothing is left: a table of that many MiB was dropped.
+    pub fn with_purged_database(mib: u32) -> Self {
+        let world = Self::new();
+        let batch = format!(
+            "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF; CREATE TABLE kept (id INTEGER PRIMARY KEY, a); INSERT INTO kept VALUES (1, randomblob(300000));
+             CREATE TABLE dropped (a); BEGIN;
+             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {mib}) INSERT INTO dropped SELECT randomblob(1048576) FROM n;
+             COMMIT; DROP TABLE dropped;"
+        );
+        database::sql(&world.at("purged.db"), &batch);
         world
     }
 
@@ -91,6 +113,19 @@ impl World {
         program::start(program::command(self.folder(), line.split_whitespace()))
     }
 
+    /// Waits until a run has begun a family in that directory.
+    #[track_caller]
+    pub fn media_begun(&self, directory: &str) {
+        wait_until("media are begun", || self.names(directory).iter().any(|name| name.contains(".new-")));
+    }
+
+    /// Waits until something of a family is in that directory: one without a byte is removed without a word.
+    #[track_caller]
+    pub fn media_written(&self, directory: &str) {
+        let has_bytes = |name: &String| name.contains(".new-") && !self.read(&format!("{directory}/{name}")).is_empty();
+        wait_until("media have bytes", || self.names(directory).iter().any(has_bytes));
+    }
+
     /// The names in a directory, sorted.
     pub fn names(&self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(directory)).unwrap();
@@ -127,8 +162,19 @@ impl World {
         assert_eq!(database::contents(&self.at("copy.db")), database::contents(&self.at("app.db")));
     }
 
+    /// Where the first family of a set stands, in the repository that has its records in `directory`.
+    pub fn first_family(&self, directory: &str, id: &str) -> PathBuf {
+        let record = self.read(&format!("{directory}/.fullbore/sets/{id}.json"));
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        self.at(directory).join(record["families"][0]["name"].as_str().unwrap())
+    }
+
     pub fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.at(name)).unwrap()
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
     }
 
     pub fn write(&self, name: &str, bytes: &[u8]) {

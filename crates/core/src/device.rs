@@ -1,12 +1,12 @@
 //! What a user writes after `--to` and `--from`: the name of a media family's device.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
+use crate::io::real_path;
 use crate::object_url;
 
 pub use crate::object_url::{BucketName, Service};
@@ -144,7 +144,9 @@ impl Device {
     /// `nul:`, which may be given any number of times. The device need not exist.
     pub fn identity(&self) -> Option<Identity> {
         match &self.place {
-            Place::File(path) | Place::Directory(path) => Some(Identity::Path(canonical(path))),
+            Place::File(path) | Place::Directory(path) => {
+                Some(Identity::Path(real_path(path).unwrap_or_else(|_| path.to_owned())))
+            }
             Place::Object { bucket, key: name } | Place::Prefix { bucket, prefix: name } => {
                 Some(Identity::Object(bucket.clone(), name.clone()))
             }
@@ -275,23 +277,6 @@ fn place_of(path: PathBuf) -> Place {
     let bytes = path.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Place::Directory(path) } else { Place::File(path) }
-}
-
-/// The path without links, as far as it exists; the rest by its words.
-fn canonical(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut resolved = PathBuf::new();
-    for component in absolute.components() {
-        match component {
-            // The parent of what is resolved by now: no link is left that `..` could mean something else behind.
-            Component::ParentDir => drop(resolved.pop()),
-            other => resolved.push::<&OsStr>(other.as_ref()),
-        }
-        if let Ok(real) = resolved.canonicalize() {
-            resolved = real;
-        }
-    }
-    resolved
 }
 
 #[cfg(test)]

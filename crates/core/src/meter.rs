@@ -12,6 +12,8 @@ use crate::pool::Pool;
 pub struct Account {
     /// Bytes that passed.
     pub bytes: u64,
+    /// Of these, what needed no reading: free pages of a database, which pass as zeros.
+    pub unread: u64,
     /// Time spent working: on the device or in the processor.
     pub busy: Duration,
     /// Time spent waiting for input.
@@ -24,6 +26,7 @@ impl Account {
     /// Adds what another thread of the same stage did.
     pub fn add(&mut self, other: Account) {
         self.bytes += other.bytes;
+        self.unread += other.unread;
         self.busy += other.busy;
         self.starved += other.starved;
         self.blocked += other.blocked;
@@ -76,6 +79,7 @@ impl LiveAccount {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         Account {
             bytes: 0,
+            unread: 0,
             busy: time(&self.busy_ns),
             starved: time(&self.starved_ns),
             blocked: time(&self.blocked_ns),
@@ -137,6 +141,11 @@ impl Clock {
         self.account.bytes += bytes;
     }
 
+    /// Books that of the bytes that passed so many needed no reading.
+    pub fn pass_unread(&mut self, bytes: u64) {
+        self.account.unread += bytes;
+    }
+
     /// The account so far.
     pub fn account(&self) -> Account {
         self.account
@@ -160,6 +169,12 @@ impl Stage {
         let mut account = Account::default();
         threads.iter().for_each(|thread| account.add(*thread));
         Self { name, account, threads }
+    }
+
+    /// The same time for the bytes that were read alone: what a device or a throttle has seen of the stage.
+    pub fn of_what_was_read(&self) -> Self {
+        let read = |account: &Account| Account { bytes: account.bytes - account.unread, unread: 0, ..*account };
+        Self { account: read(&self.account), threads: self.threads.iter().map(read).collect(), ..*self }
     }
 
     /// Adds what the same stage did for the set that came next: its threads one after the other.
@@ -325,7 +340,10 @@ mod tests {
 
     fn stage(name: &'static str, busy: u64, starved: u64, blocked: u64) -> Stage {
         let ms = Duration::from_millis;
-        Stage::of(name, vec![Account { bytes: 1, busy: ms(busy), starved: ms(starved), blocked: ms(blocked) }])
+        Stage::of(
+            name,
+            vec![Account { bytes: 1, unread: 0, busy: ms(busy), starved: ms(starved), blocked: ms(blocked) }],
+        )
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub struct Plan {
 /// Bytes of parts under way and of those that are filling, of all stripes into object stores together: beyond them a plan does not grow
 /// by itself.
 const PARTS_MEMORY: u64 = 192 << 20;
-/// Bytes that are read ahead of an object, and of all objects together.
+/// Bytes that are read ahead of an object, and of all objects together: twice as much of the latter brought nothing on a quiet machine.
 const RANGES_OF_ONE: u64 = 32 << 20;
 const RANGES_OF_ALL: u64 = 64 << 20;
 /// Bytes of unpacked blocks that wait for the target beside those of a restore from files. A range comes all at once, and its blocks are

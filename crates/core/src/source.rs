@@ -98,4 +98,10 @@ pub trait Source: Sync {
 pub trait Reader: Send {
     /// Fills the start of `buffer` (aligned to 4096 bytes) with the next extent; `None` when there is no more.
     fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>>;
+
+    /// Of the bytes that the last [`next`](Self::next) gave, how many needed no reading: free units, which it has made zero. They are
+    /// part of the extent, but no throttle counts them.
+    fn unread(&self) -> u64 {
+        0
+    }
 }

@@ -5,7 +5,9 @@
 
 use std::hint::black_box;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use crate::error::{Error, Result};
@@ -61,11 +63,31 @@ pub fn side_by_side<T: Send, R: Send>(
         // All of them are started before the first is waited for.
         let started: Vec<_> = items.into_iter().enumerate().map(start).collect();
         // And all are waited for, also after an error.
-        let ended: Vec<Result<R>> = started
-            .into_iter()
-            .map(|thread| thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
+        let ended: Vec<Result<R>> =
+            started.into_iter().map(|thread| thread?.join().unwrap_or_else(|panic| resume_unwind(panic))).collect();
         ended.into_iter().collect()
+    })
+}
+
+/// Does `work` with each of the items, at most `at_once` of them at a time: this thread and others take the next as they are free. For many small pieces
+/// that wait for a disk most of the time. A thread that cannot be started is no harm, for those which run take its share.
+///
+/// # Errors
+/// One of those that `work` gave; the thread that had it takes no other item, and so some may be left.
+pub fn in_turns<T: Send>(
+    name: &str,
+    at_once: usize,
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
+    work: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let left = Mutex::new(items.into_iter());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let take = || std::iter::from_fn(next).try_for_each(&work);
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (1..at_once).map_while(|n| start_in(scope, &format!("{name} {n}"), take).ok()).collect();
+        let own = take();
+        let ended = started.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.fold(own, Result::and)
     })
 }
 
@@ -124,6 +146,29 @@ mod tests {
         });
         let text = failed.unwrap_err().to_string();
         assert!(text.contains("item b") && text.contains("is wrong"), "{text}");
+    }
+
+    #[test]
+    fn each_item_is_taken_once_whoever_takes_it_and_an_error_is_told() {
+        for at_once in [0, 1, 3, 20] {
+            let taken = Mutex::new(Vec::new());
+            let take = |item| {
+                taken.lock().unwrap().push(item);
+                Ok(())
+            };
+            in_turns("take", at_once, 0..10, take).unwrap();
+            let mut taken = taken.into_inner().unwrap();
+            taken.sort_unstable();
+            assert_eq!(taken, (0..10).collect::<Vec<_>>(), "{at_once} at once");
+        }
+        let failed =
+            in_turns(
+                "fail",
+                4,
+                0..10,
+                |item| if item == 7 { Err(Error::refused("item 7", "is wrong", "")) } else { Ok(()) },
+            );
+        assert!(failed.unwrap_err().to_string().contains("item 7"));
     }
 
     #[test]

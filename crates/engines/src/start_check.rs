@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::halt::Halt;
+use fullbore_core::io::end_with_this_thread;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
@@ -240,6 +241,8 @@ impl Running {
             let mut command = program.command(&private, &directory, position, options);
             // In a group of its own: Ctrl-C is for this program, which stops it.
             command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(&private).process_group(0);
+            // Killed, this program cannot stop it.
+            end_with_this_thread(&mut command);
             command.spawn().map_err(|e| Error::io("start", program.path.display().to_string(), e))
         })();
         match begun {

@@ -115,6 +115,11 @@ impl Axis {
         }
     }
 
+    /// Its values are sizes: plain bytes, or with a unit.
+    pub fn is_a_size(self) -> bool {
+        matches!(self, Axis::BlockSize | Axis::MaxTransferSize)
+    }
+
     /// Refuses a word that the product would not take. Names (data, instances, volumes, loads) are looked up elsewhere.
     ///
     /// # Errors

@@ -102,6 +102,7 @@ impl Drop for BlockVolume {
     fn drop(&mut self) {
         if let Some(throttle) = &self.throttle {
             throttle.lift(); // First: what is still to be written would take as long as its rates say.
+            throttle.put_back();
         }
         if let Some(device) = &self.device {
             let _ = take_away(device); // The next start tries again, and says why it could not.

@@ -173,7 +173,8 @@ mod tests {
         assert_eq!(large.operations.unwrap().rate, 1536.0 * 3.0);
         let small = profile("gp2-100gb").unwrap().promise;
         assert_eq!(small.operations.unwrap(), Ceiling { rate: 300.0, burst: Some((3000.0, 5.4e6)) });
-        assert_eq!(small.bytes.burst.unwrap().0, 250.0 * MIB);
+        assert_eq!(small.bytes.burst.unwrap().0, 128.0 * MIB);
+        assert_eq!(profile("gp2-200gb").unwrap().promise.bytes.burst.unwrap().0, 250.0 * MIB);
         assert_eq!(profile("io1-9000").unwrap().lasting_rate(), 500.0 * MIB);
     }
 

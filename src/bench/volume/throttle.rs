@@ -22,6 +22,8 @@ pub const OPERATIONS: [&str; 2] = ["blkio.throttle.read_iops_device", "blkio.thr
 const TICK: Duration = Duration::from_millis(50);
 /// Bytes of a sector in the kernel's statistics.
 const SECTOR: f64 = 512.0;
+/// The kernel's file of the largest request of a device in KiB.
+const REQUEST: &str = "queue/max_sectors_kb";
 /// KiB of the smallest request that the kernel can be held to: a page.
 const LEAST_REQUEST_KIB: u64 = 4;
 
@@ -34,6 +36,8 @@ pub struct Throttle {
     promise: Promise,
     /// Operations that the kernel counts for one of the promise.
     operations_for_one: f64,
+    /// KiB of the largest request before, as the kernel wrote it.
+    request_before: Option<String>,
     state: Mutex<State>,
 }
 
@@ -45,28 +49,38 @@ enum State {
 }
 
 impl Throttle {
-    /// Of a device, which is held to requests of the promise's size from here on.
+    /// Of a device, which is held to requests of the promise's size from here on; where that counts no operations, to what the device takes:
+    /// its number may have been another volume's before.
     ///
     /// # Errors
     /// The kernel does not take the size, or does not say the number.
     pub fn of(device: &Path, promise: Promise) -> Result<Self> {
         let path = device.join("dev");
         let number = fs::read_to_string(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
+        let most = greatest_request_kib(device);
         let (request, operations_for_one) = match promise.operations {
-            None => (None, 1.0),
+            None => (most, 1.0),
             Some(_) => {
-                let most = fs::read_to_string(device.join("queue/max_hw_sectors_kb")).ok();
-                let most = most.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-                let (request, each) = request_kib(u64::from(promise.operation_bytes), most);
+                let bytes = u64::from(promise.operation_bytes);
+                let (request, each) = request_kib(bytes, most.unwrap_or(u64::MAX));
                 (Some(request), each)
             }
         };
+        let path = device.join(REQUEST);
+        let request_before = fs::read_to_string(&path).ok();
         if let Some(request) = request {
-            let path = device.join("queue/max_sectors_kb");
             fs::write(&path, request.to_string()).map_err(|e| Error::io("write", path.display().to_string(), e))?;
         }
-        let number = number.trim().to_owned();
-        Ok(Self { device: device.to_owned(), number, promise, operations_for_one, state: Mutex::new(State::Idle) })
+        let (device, number) = (device.to_owned(), number.trim().to_owned());
+        let state = Mutex::new(State::Idle);
+        Ok(Self { device, number, promise, operations_for_one, request_before, state })
+    }
+
+    /// Gives the device the requests that it had before; while it is still the volume's.
+    pub fn put_back(&self) {
+        if let Some(before) = &self.request_before {
+            let _ = fs::write(self.device.join(REQUEST), before.trim()); // The kernel took it before.
+        }
     }
 
     /// Keeps the rates from here on, with full credit.
@@ -140,9 +154,17 @@ impl Throttle {
     }
 }
 
-/// Takes the caps of a device away, of which no more is known.
+/// Takes the caps of a device away, of which no more is known, and gives it its greatest requests.
 pub fn lift(device: &Path) {
     no_caps(fs::read_to_string(device.join("dev")).unwrap_or_default().trim());
+    if let Some(most) = greatest_request_kib(device) {
+        let _ = fs::write(device.join(REQUEST), most.to_string()); // The next volume on it sets its own.
+    }
+}
+
+/// KiB of the largest request that the device takes.
+fn greatest_request_kib(device: &Path) -> Option<u64> {
+    fs::read_to_string(device.join("queue/max_hw_sectors_kb")).ok()?.trim().parse().ok()
 }
 
 /// Takes the caps of a device away, by its number.
@@ -211,6 +233,26 @@ mod tests {
         assert_eq!(request_kib(256 << 10, 1280), (256, 1.0));
         assert_eq!(request_kib(2 << 20, 1024), (1024, 2.0), "one operation of 2 MiB is two requests");
         assert_eq!(request_kib(512, 1280), (4, 0.125), "a page is eight operations of 512 bytes");
+    }
+
+    #[test]
+    fn a_device_has_its_requests_back_and_one_that_counts_none_has_the_greatest() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path();
+        let write = |name: &str, text: &str| fs::write(device.join(name), text).unwrap();
+        let request = || fs::read_to_string(device.join(REQUEST)).unwrap();
+        fs::create_dir(device.join("queue")).unwrap();
+        write("dev", "7:99999\n");
+        write("queue/max_hw_sectors_kb", "1280\n");
+        write(REQUEST, "512\n");
+        let mut promise = profile("io1-9000").unwrap().promise;
+        let throttle = Throttle::of(device, promise).unwrap();
+        assert_eq!(request(), "256");
+        throttle.put_back();
+        assert_eq!(request(), "512");
+        promise.operations = None;
+        Throttle::of(device, promise).unwrap();
+        assert_eq!(request(), "1280", "whatever was left there");
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use fullbore_core::media::SetKind;
 
 use super::KeptSet;
-
-/// What a clock may be ahead before it is doubted, in microseconds.
-pub(super) const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
+use crate::chain::CLOCK_TOLERANCE;
 
 /// The sets and what follows from their edges alone.
 pub(super) struct Graph<'a> {
@@ -24,6 +22,9 @@ pub(super) struct Graph<'a> {
 pub(super) struct Lineage {
     /// The latest time of itself and of all it stands on: it is later than these, whatever the clock said.
     pub time: i64,
+    /// The latest beginning of these: what was committed before that is in it. A full that took hours was stored after log sets that were begun, and ended,
+    /// while it ran, and shows less than they.
+    pub shows: i64,
     /// Steps to the end of its chain.
     pub depth: u32,
     /// The end of its chain: its full, if nothing is missing.
@@ -94,13 +95,16 @@ impl<'a> Graph<'a> {
     fn ring(&self, members: &[usize]) -> Lineage {
         let root = members.iter().copied().min_by_key(|&at| self.sets[at].backup_set_id).unwrap_or_default();
         let time = members.iter().map(|&at| self.sets[at].time()).max().unwrap_or_default();
-        Lineage { time, depth: 0, root, backup: root, linked: false, whole: false, verified: false }
+        let shows = i64::MIN;
+        Lineage { time, shows, depth: 0, root, backup: root, linked: false, whole: false, verified: false }
     }
 
     fn inherit(&self, at: usize, below: Option<(usize, Lineage)>, now: i64) -> Lineage {
         let set = &self.sets[at];
         let own_time = set.time();
         let time = below.map_or(own_time, |(_, below)| below.time.max(own_time));
+        let begun = set.started_at.min(own_time);
+        let shows = below.map_or(begun, |(_, below)| below.shows.max(begun));
         let stands = match (set.kind, below) {
             (SetKind::Full, _) => true,
             (_, None) => false,
@@ -116,6 +120,7 @@ impl<'a> Graph<'a> {
         let passed = set.verified_at.is_some_and(|passed| passed <= now.saturating_add(CLOCK_TOLERANCE));
         Lineage {
             time,
+            shows,
             depth: below.map_or(0, |(_, below)| below.depth.saturating_add(1)),
             root: below.map_or(at, |(_, below)| below.root),
             backup: below.filter(|_| set.kind == SetKind::Log).map_or(at, |(_, below)| below.backup),

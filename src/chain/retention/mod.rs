@@ -38,7 +38,7 @@ pub struct KeptSet {
     pub database: String,
     /// Taken outside the chain.
     pub copy_only: bool,
-    /// When the backup began.
+    /// When the backup began: it shows nothing that was committed later, as far as anybody can say.
     pub started_at: i64,
     /// When the store had its commit record. Without it, `started_at` counts.
     pub finished_at: Option<i64>,

@@ -213,7 +213,8 @@ fn make(shape: &[(SetKind, Base)], states: &[State]) -> Vec<KeptSet> {
             },
             database: "db".into(),
             copy_only: state == CopyOnly,
-            started_at: time - 1,
+            // Long enough for others to end meanwhile.
+            started_at: time - 10 * HOUR,
             finished_at: Some(time),
             bytes: 1,
             complete: state != Incomplete && state != Unfinished,

@@ -66,6 +66,12 @@ impl<'a> Oracle<'a> {
         self.is_point(at) && !self.sets[at].copy_only && bits(self.needs[at]).all(passed)
     }
 
+    /// What was committed before this is in a point: nothing that it needs was begun later.
+    fn shows(&self, at: usize) -> i64 {
+        let begun = |at: usize| self.sets[at].started_at.min(self.sets[at].time());
+        bits(self.needs[at]).map(begun).max().unwrap_or(i64::MIN)
+    }
+
     /// True when `one` is a later point than `other`.
     fn later(&self, one: usize, other: usize) -> bool {
         let rank = |at: usize| (self.time[at], self.needs[at].count_ones(), self.sets[at].backup_set_id);
@@ -155,7 +161,7 @@ impl<'a> Oracle<'a> {
         for one in self.one_of_each_database() {
             let proofs = self.newest_proofs(one, policy);
             let enough = proofs.count_ones() >= policy.min_verified_chains;
-            let proved_newer = |at: usize| enough && bits(proofs).any(|proof| self.time[proof] > self.time[at]);
+            let proved_newer = |at: usize| enough && bits(proofs).any(|proof| self.shows(proof) > self.time[at]);
             kept |= self.of_database(one).filter(|&at| !proved_newer(at)).fold(0, |all, at| all | 1 << at);
         }
         self.closed(kept)
@@ -172,7 +178,7 @@ impl<'a> Oracle<'a> {
         // Sentence 2: a set goes only when a newer chain of its database was verified, and that one stays.
         for at in (0..self.sets.len()).filter(|&at| kept & 1 << at == 0) {
             let proof = |newer: &usize| {
-                self.is_verified(*newer) && self.time[*newer] > self.time[at] && self.needs[*newer] & !kept == 0
+                self.is_verified(*newer) && self.shows(*newer) > self.time[at] && self.needs[*newer] & !kept == 0
             };
             if !self.of_database(at).any(|other| proof(&other)) {
                 return Err(format!("set {at} goes without a newer verified chain"));

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashSet};
 use fullbore_core::media::SetKind;
 
 use super::KeptSet;
-use super::graph::{CLOCK_TOLERANCE, Graph};
+use super::graph::Graph;
 use super::policy::{Policy, Rule};
 use super::reason::{Reason, short};
-use crate::chain::show_time;
+use crate::chain::{CLOCK_TOLERANCE, show_time};
 use crate::units::counted;
 
 /// How many sets a warning names.
@@ -207,7 +207,7 @@ impl Planner<'_> {
     fn prove(&mut self, members: &[usize], wanted: &[bool]) -> Proof {
         let tips = self.verified_tips(members);
         let (have, need) = (tips.len() as u32, self.policy.min_verified_chains);
-        let newest = tips.first().map(|&tip| self.graph.lineage[tip].time);
+        let newest = tips.iter().map(|&tip| self.graph.lineage[tip].shows).max();
         let mut held = 0;
         for &at in members.iter().filter(|&&at| !wanted[at]) {
             let reason = if have < need {

@@ -83,6 +83,10 @@ impl fmt::Display for Reason {
             Reason::NeededBy { kind, id, others } => {
                 write!(f, "needed by {kind} {} and {others} more", short(*id))
             }
+            // A legal hold, or what nobody may ask for.
+            Reason::LockedUntil(time) if *time >= jiff::Timestamp::MAX.as_microsecond() => {
+                f.write_str("locked, and no end of that is known")
+            }
             Reason::LockedUntil(time) => write!(f, "locked until {}", show_time(*time)),
             Reason::LeasedBy(who) => write!(f, "leased by {who}"),
             Reason::VerifiedChain { place: 1, .. } => f.write_str("the newest verified chain"),

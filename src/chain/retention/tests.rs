@@ -350,3 +350,15 @@ fn a_chain_of_thirty_thousand_logs_needs_no_stack() {
     sets.reverse();
     assert!(planned(&sets, "last = 1").delete.is_empty());
 }
+
+#[test]
+fn log_sets_that_ended_while_a_full_ran_are_newer_than_that_until_another_was_begun() {
+    // A full of yesterday with its log sets; a full that began then too, and was done today.
+    let before = [full(1, 2), log(2, 1, 1)];
+    let long = KeptSet { started_at: NOW - DAY - HOUR, verified_at: Some(NOW), ..full(3, 0) };
+    let held = [&before[..], std::slice::from_ref(&long)].concat();
+    assert_eq!(deleted(&held, "last = 1"), [0; 0], "what was committed behind its beginning is in the log set alone");
+    let next = KeptSet { started_at: NOW + 1, finished_at: Some(NOW + 2), verified_at: Some(NOW + 3), ..full(4, 0) };
+    let freed = [&before[..], &[long, next]].concat();
+    assert_eq!(deleted(&freed, "last = 1"), [2, 1, 3]);
+}

@@ -1,6 +1,7 @@
 //! Progress of a running job on standard error: plain lines, one line that changes, or (`--progress rich`) a small picture.
 
 mod draw;
+mod follower;
 mod history;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use fullbore_core::threads;
 
 use super::args::{How, Shown};
 use super::show::{self, Terminal};
+pub use follower::FollowerLine;
 use history::{History, Look};
 
 /// How often a terminal is drawn anew, and how often it is seen whether a plain line is due.

@@ -7,9 +7,11 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
 use super::Request;
-use crate::job::{Conduct, foresee};
+use crate::job::foresee::ForeseenReport;
+use crate::job::{Conduct, foresee, media};
 use crate::report::Report;
 use crate::tune::estimate::Goal;
+use crate::tune::profile;
 use crate::units::{counted, show_bytes};
 
 /// What the choice goes by.
@@ -30,19 +32,30 @@ pub struct Auto {
 /// `request` with what `--auto` chooses, and without `--auto`; as it is where that was not asked for. A note says what was chosen.
 ///
 /// # Errors
-/// Those of `fullbore advise`; a log set; a deadline that nothing keeps.
+/// Those of `fullbore advise`, but for a profile that is not of this machine: a backup that ran last night does not fail because the machine has
+/// another processor since. A log set; a deadline that nothing keeps.
 pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Request> {
     let Some(auto) = &request.auto else { return Ok(request.clone()) };
     if request.kind == SetKind::Log {
         let why = "a log set is too small for a choice to matter";
         return Err(Error::usage("--auto", why, "leave it out, or say --compression and --stripes"));
     }
+    let profile = match profile::of_this_machine(&auto.profile) {
+        Ok(profile) => profile,
+        Err(error @ Error::Usage { .. }) => return Err(error), // There is none of that name.
+        Err(error) => {
+            let why = media::one_line(&error);
+            report.warnings.push(format!("--auto chose nothing, what is left open is as without it: {why}"));
+            return Ok(Request { auto: None, ..request.clone() });
+        }
+    };
     let asked = foresee::Request {
         source: request.source.clone(),
         to: request.to.clone(),
         stripes: request.stripes,
         compression: auto.compression,
         encrypted: !request.encrypt_to.is_empty(),
+        differential: request.kind == SetKind::Differential,
         knobs: request.knobs.clone(),
         profile: auto.profile.clone(),
         data_path: auto.data_path.clone(),
@@ -50,10 +63,15 @@ pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut 
         catalog: auto.catalog.clone(),
         ..foresee::Request::default()
     };
-    let advice = foresee::advise(&asked, &auto.goal, conduct)?;
+    let advice = foresee::advise_by(profile, &asked, &auto.goal, conduct)?;
     if !advice.keeps_deadline {
-        let p90 = advice.advised.backup.map_or(f64::NAN, |backup| backup.p90_s);
-        let why = format!("no configuration keeps it: the nearest is done after {p90:.1} s in nine of ten runs");
+        let p90 = |foreseen: Option<ForeseenReport>| foreseen.map(|foreseen| foreseen.p90_s);
+        let line = &advice.advised;
+        let p90 = auto.goal.by.of(p90(line.backup), p90(line.restore)).unwrap_or(f64::NAN);
+        let why = format!(
+            "no configuration keeps it: {} of the nearest is done after {p90:.1} s in nine of ten runs",
+            auto.goal.by.name()
+        );
         return Err(Error::usage("--deadline", why, "fullbore estimate --deadline says what hardware would"));
     }
     let line = &advice.advised;

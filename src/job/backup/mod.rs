@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
-use fullbore_core::cipher::{CipherId, DataKey, KeyFile, WrappedKey, wrap_for};
+use fullbore_core::cipher::{CipherId, DataKey, KeyFile, PublicKey, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::emulated::PacedSource;
@@ -219,8 +219,11 @@ pub(super) fn write(
     let (outcome, manifest) = move_bytes(request, &prepared, session, within, conduct, halt, report)?;
     book(&outcome, &prepared, session, report)?;
     report.set_speed(begun.elapsed().as_secs_f64());
-    report.limit = raw.map(|raw| limit::limit_of(&raw, report.source_bytes, report.stored_bytes, report.mib_per_s));
-    within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest)).transpose()
+    let read = report.source_bytes.saturating_sub(report.unread_bytes);
+    let speed = crate::units::mib_per_s(read, report.elapsed_s);
+    report.limit = raw.map(|raw| limit::limit_of(&raw, read, report.stored_bytes, speed));
+    let unread = session.facts().free_bytes + session.besides().hole_bytes;
+    within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest, unread)).transpose()
 }
 
 /// What a database is called on its media: its path, or the server without the account.
@@ -405,10 +408,16 @@ pub(super) fn fresh_key(encrypt_to: &[PathBuf], media_set_id: Uuid) -> Result<(O
         return Ok((None, Vec::new()));
     }
     let key = DataKey::random()?;
-    let read = |path: &PathBuf| KeyFile::read(path).map(|file| file.public().clone());
-    let recipients = encrypt_to.iter().map(read).collect::<Result<Vec<_>>>()?;
-    let keys = wrap_for(&recipients, &key, media_set_id.as_bytes())?;
+    let keys = wrap_for(&recipients(encrypt_to)?, &key, media_set_id.as_bytes())?;
     Ok((Some(key), keys))
+}
+
+/// The public keys in these files.
+///
+/// # Errors
+/// One cannot be read, or is none.
+pub fn recipients(encrypt_to: &[PathBuf]) -> Result<Vec<PublicKey>> {
+    encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect()
 }
 
 /// 64 bits from the system's randomness.

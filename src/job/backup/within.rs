@@ -1,12 +1,14 @@
 //! What a backup tells the repository that it goes to.
 
 use fullbore_core::Result;
+use fullbore_core::device::Device;
 use fullbore_core::media::Manifest;
 use fullbore_core::pipeline::BackupOutcome;
 
 use super::{Prepared, Within};
-use crate::repository::format::{FORMAT, SetRecord};
+use crate::repository::format::{FORMAT, RunRecord, SetRecord};
 use crate::repository::inventory::family_record;
+use crate::tune::profile::Whereabouts;
 
 impl Within<'_> {
     /// Which set will be written, and where: what is left of it can be found should this host die.
@@ -26,12 +28,13 @@ impl Within<'_> {
         self.second.map_or(Ok(()), |(_, task)| task.permit())
     }
 
-    /// The record of the set that was committed.
+    /// The record of the set that was committed. `unread_bytes` are those of its source that nobody had to read.
     pub(super) fn described(
         &self,
         prepared: &Prepared,
         outcome: &BackupOutcome,
         manifest: &Manifest,
+        unread_bytes: u64,
     ) -> Result<SetRecord> {
         self.task.stored();
         self.second.iter().for_each(|(_, task)| task.stored());
@@ -57,6 +60,43 @@ impl Within<'_> {
             encrypted: prepared.data_key.is_some(),
             codec: manifest.codec.clone(),
             position: manifest.position.clone(),
+            stored_at: None,
+            run: Some(RunRecord {
+                plain_bytes: outcome.source_bytes.saturating_sub(unread_bytes),
+                throttle: prepared.plan.throttle,
+                media: media_of(prepared.devices.iter().chain(&prepared.mirrors)),
+            }),
         })
+    }
+}
+
+/// The directories and prefixes that these families are in, each once.
+fn media_of<'a>(families: impl Iterator<Item = &'a Device>) -> Vec<String> {
+    let mut media: Vec<String> = Vec::new();
+    for family in families {
+        let Some(place) = Whereabouts::of(family).real() else { continue };
+        let prefix = place.rsplit_once('/').filter(|_| family.is_in_store()).map(|(prefix, _)| format!("{prefix}/"));
+        let place = prefix.unwrap_or(place);
+        if !media.contains(&place) {
+            media.push(place);
+        }
+    }
+    media
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_of_one_place_name_it_once_and_so_that_it_is_understood_again() {
+        let names =
+            ["s3://bucket/a/1.bore", "s3://bucket/a/2.bore", "s3://bucket/3.bore", "/proc/self/../4.bore", "nul:"];
+        let families = names.map(|name| Device::parse(name).unwrap());
+        let media = media_of(families.iter());
+        assert_eq!(media[..2], ["s3://bucket/a/", "s3://bucket/"]);
+        assert_eq!(media.len(), 3, "{media:?}");
+        assert!(media.iter().all(|place| Device::parse(place).is_ok()));
     }
 }

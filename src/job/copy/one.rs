@@ -20,7 +20,7 @@ use crate::job::{Conduct, keys, media};
 use crate::report::{CopyReport, FamilyReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::{FORMAT, SetRecord};
-use crate::repository::inventory::{family_record, size_of};
+use crate::repository::inventory::{family_as_it_is, family_record};
 use crate::repository::task::Task;
 
 /// The repository that copies go to, and the task that they are there.
@@ -79,12 +79,11 @@ impl One<'_> {
         let prepared = self.prepare(&way, &mut set, &conduct.stores, report)?;
         plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
         if prepared.stands() {
+            // Head and foot are: the rest is compared.
             report.notes.push(format!("{} is there already, as it is", chain::title(&self.found.set)));
-            self.book_planned("there already", &prepared, report);
-            return self.arrived(&prepared, set.manifest());
         }
         if self.request.dry_run {
-            self.book_planned(way.name(), &prepared, report);
+            self.book_planned(prepared.how(&way), &prepared, report);
             return Ok(None);
         }
         if let Some(arrival) = self.arrival {
@@ -241,7 +240,7 @@ impl One<'_> {
     }
 
     fn book(&self, way: &Way, prepared: &Prepared, done: &Done, report: &mut Report) {
-        let mut copied = self.planned(way.name(), prepared);
+        let mut copied = self.planned(prepared.how(way), prepared);
         copied.stored_bytes = done.families.iter().map(|family| family.bytes).sum();
         let (data, zero) = done.plain.unwrap_or_default();
         report.source_bytes += data + zero;
@@ -267,7 +266,7 @@ impl One<'_> {
         let Some(arrival) = self.arrival.filter(|_| !self.request.dry_run) else { return Ok(None) };
         let mut families = Vec::new();
         for device in &prepared.devices {
-            families.push(family_record(device, size_of(device, arrival.repository)?, arrival.repository)?);
+            families.push(family_as_it_is(device, arrival.repository)?);
         }
         let header = &prepared.header;
         let encrypted = !header.keys.is_empty();
@@ -293,6 +292,8 @@ impl One<'_> {
                 encrypted,
                 codec: manifest.codec.clone(),
                 position: manifest.position.clone(),
+                stored_at: Some(self.known.and_then(|known| known.stored_at).unwrap_or(finished(manifest))),
+                run: self.known.and_then(|known| known.run.clone()),
             },
             (None, Some(known)) => {
                 SetRecord { families, media_set_id: header.media_set_id, encrypted, ..known.clone() }

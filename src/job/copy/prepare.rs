@@ -135,13 +135,14 @@ impl One<'_> {
                 prepared.describe_anew(media_set_id, *compression)?;
             }
         }
+        // Also where all of it stands: what a killed copy has left beside it goes with this run.
+        let database = self.database(set.manifest());
+        let patterns = names::patterns(self.template(), &self.stem(set.manifest()));
+        let recovered =
+            recover::recover(&prepared.devices, &Ours { database: &database, patterns }, self.request.dry_run)?;
+        report.warnings.extend(recovered.warnings);
+        report.notes.extend(recovered.notes);
         if !prepared.stands() {
-            let database = self.database(set.manifest());
-            let patterns = names::patterns(self.template(), &self.stem(set.manifest()));
-            let ours = Ours { database: &database, patterns };
-            let recovered = recover::recover(&prepared.devices, &ours, self.request.dry_run)?;
-            report.warnings.extend(recovered.warnings);
-            report.notes.extend(recovered.notes);
             let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);
             let most = written.map(|(bytes, _)| *bytes).max().unwrap_or(0);
             let devices: Vec<Device> = prepared.to_write().map(|(device, _)| device.clone()).collect();
@@ -257,6 +258,11 @@ impl Prepared {
     pub fn to_write(&self) -> impl Iterator<Item = (&Device, u64)> {
         let families = self.devices.iter().zip(&self.expected).zip(&self.standing);
         families.filter(|(_, stands)| !**stands).map(|((device, bytes), _)| (device, *bytes))
+    }
+
+    /// How it comes to be there, in words.
+    pub(super) fn how(&self, way: &Way) -> &'static str {
+        if self.stands() { "there already" } else { way.name() }
     }
 
     /// What a copy that was killed has finished: a family with the same header and the same footer, and in it the digest of

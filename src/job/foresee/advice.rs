@@ -7,6 +7,7 @@ use super::candidates::{self, Shape};
 use super::report::{GridLine, ProfileReport, line};
 use super::{Conduct, Ground, Request, ground, of, unpredictable};
 use crate::tune::estimate::{Estimate, Glance, Goal, glance, rank, throttle};
+use crate::tune::profile::{self, Profile};
 
 const SCHEMA_VERSION: u32 = 1;
 /// A throttle is advised in whole steps of so many bytes per second.
@@ -44,7 +45,17 @@ pub struct Advice {
 /// # Errors
 /// Those of an estimate; a limit of the processors that no throttle keeps.
 pub fn advise(request: &Request, goal: &Goal, conduct: &Conduct) -> Result<Advice> {
-    let ground = ground(request, conduct)?;
+    advise_by(profile::of_this_machine(&request.profile)?, request, goal, conduct)
+}
+
+/// The same by a profile that was read already, and what has changed on the machine since it was made.
+pub(in crate::job) fn advise_by(
+    profile: (Profile, Option<String>),
+    request: &Request,
+    goal: &Goal,
+    conduct: &Conduct,
+) -> Result<Advice> {
+    let ground = ground(request, profile, conduct)?;
     let as_asked = of(&candidates::asked(request), request, &ground)?;
     let shapes = candidates::open(request, &ground.known);
     let mut glances = Vec::new();

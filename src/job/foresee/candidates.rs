@@ -93,7 +93,8 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
     let stored = source.shares.iter().find(|share| share.codec == name).map_or(1.0, |Share { stored, .. }| *stored);
     let per_family = (source.plain_bytes as f64 * stored) as u64 / shape.stripes.max(1) as u64;
     let part_size = part_size(&request.to, shape.stripes, per_family);
-    let plan = |knobs: &Knobs| Plan::backup_in_parts(knobs, shape.stripes, compression, false, part_size);
+    let differential = request.differential;
+    let plan = |knobs: &Knobs| Plan::backup_in_parts(knobs, shape.stripes, compression, differential, part_size);
     let knobs = Knobs {
         workers: shape.workers.or(request.knobs.workers),
         throttle: shape.throttle.or(request.knobs.throttle),
@@ -118,4 +119,43 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
         backup: Some(of_backup(&planned, compression, request.encrypted, amount)),
         restore: Some(if in_store { in_ranges(restore, &unpacked) } else { restore }),
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::tune::model::{CodecCost, Path};
+
+    #[test]
+    fn what_is_chosen_for_a_differential_is_enough_for_one() {
+        let mut path = Path::unlimited(4.0);
+        path.codecs.push(CodecCost { name: "lz4".into(), ..CodecCost::none() });
+        let known = Known::new(path, &[], crate::tune::estimate::Factor::untried()).unwrap();
+        let source = Source {
+            plain_bytes: 1 << 30,
+            passing_share: 1.0,
+            written_share: 1.0,
+            shares: Vec::new(),
+            besides: fullbore_engines::Besides::default(),
+            at: Err(String::new()),
+        };
+        let to = vec![Device::parse("/mnt/a/").unwrap()];
+        let of_full = Request { to, ..Request::default() };
+        let request = Request { differential: true, ..of_full.clone() };
+        let mut refused_as_full = 0;
+        for shape in open(&request, &known) {
+            let plan = |made: &Candidate, differential| {
+                let (buffers, workers) = (made.buffer_count as usize, made.workers as usize);
+                let knobs = Knobs { buffer_count: Some(buffers), workers: Some(workers), ..Knobs::default() };
+                Plan::backup(&knobs, made.stripes as usize, made.compression, differential)
+            };
+            if let Ok(made) = candidate(&shape, &request, &source) {
+                assert!(plan(&made, true).is_ok() && plan(&made, false).is_ok(), "{shape:?}: {made:?}");
+            }
+            let made = candidate(&shape, &of_full, &source);
+            refused_as_full += usize::from(made.is_ok_and(|made| plan(&made, true).is_err()));
+        }
+        assert!(refused_as_full > 0, "half the buffers of a full are too few for a differential");
+    }
 }

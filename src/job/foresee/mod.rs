@@ -2,6 +2,7 @@
 
 mod advice;
 mod candidates;
+mod earlier;
 mod report;
 mod sample;
 
@@ -13,19 +14,16 @@ use fullbore_core::plan::Knobs;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 
+pub(super) use advice::advise_by;
 pub use advice::{Advice, advise};
 pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
 
 use super::{Conduct, backup};
-use crate::catalog::Catalog;
-use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Observed, Steps, estimate, learn};
-use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way, predict};
+use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Steps, estimate};
+use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way};
 use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
 use candidates::Shape;
 use sample::{Share, Source};
-
-/// Shorter runs are mostly what does not depend on speed.
-const TOO_SHORT_S: f64 = 1.0;
 
 /// What is wanted to be known.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +38,8 @@ pub struct Request {
     pub compression: Option<Compression>,
     /// Blocks would be encrypted.
     pub encrypted: bool,
+    /// It is a differential, or may become one: it needs more buffers than a full, and is foreseen to move as much.
+    pub differential: bool,
     /// As of a backup.
     pub knobs: Knobs,
     /// As of a restore.
@@ -78,7 +78,7 @@ struct Ground {
 /// # Errors
 /// The database cannot be opened; no profile, one of another machine, or one that knows nothing of these places; a codec that it does not know.
 pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
-    let ground = ground(request, conduct)?;
+    let ground = ground(request, profile::of_this_machine(&request.profile)?, conduct)?;
     let asked = of(&candidates::asked(request), request, &ground)?;
     let mut grid: Vec<Estimate> = Vec::new();
     if request.grid || request.deadline.is_some() {
@@ -92,13 +92,13 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     report::make(request, &ground, &asked, &grid)
 }
 
-fn ground(request: &Request, conduct: &Conduct) -> Result<Ground> {
-    let (profile, remark) = profile::of_this_machine(&request.profile)?;
-    let warnings = profile.says_its_age().into_iter().collect();
+/// `profile` with what has changed on the machine since it was made.
+fn ground(request: &Request, (profile, remark): (Profile, Option<String>), conduct: &Conduct) -> Result<Ground> {
     let source = open(request, &profile, conduct)?;
     let made = path(request, &profile, &source)?;
+    let warnings = profile.says_its_age().into_iter().chain(made.doubts).collect();
     let mut notes: Vec<String> = remark.into_iter().chain(made.unknown).collect();
-    let factor = learned(request, &made.path, &source).unwrap_or_else(|error| {
+    let factor = earlier::learned(request, &made.path, &source).unwrap_or_else(|error| {
         notes.push(format!("nothing was learned from earlier runs: {error}"));
         Factor::untried()
     });
@@ -208,32 +208,6 @@ fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candi
 fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
     let hint = format!("fullbore calibrate --thorough --name {} measures more codecs", request.profile);
     Error::usage(&error.what, &error.why, hint)
-}
-
-/// What earlier fulls of this database, made on this machine, say of the model.
-fn learned(request: &Request, path: &Path, source: &Source) -> Result<Factor> {
-    if !request.catalog.exists() {
-        return Ok(Factor::untried());
-    }
-    let (catalog, _) = Catalog::open(&request.catalog)?;
-    let records = catalog.of_database(&backup::database_of(&request.source))?;
-    let here = super::host();
-    let mut runs = Vec::new();
-    for record in records.iter().filter(|record| record.host == here && record.base.is_none()) {
-        let seconds = (record.finished_at - record.started_at) as f64 / 1e6;
-        let Ok(compression) = record.codec.parse() else { continue };
-        if seconds < TOO_SHORT_S || record.database_bytes == 0 || record.families.is_empty() {
-            continue;
-        }
-        let shape = Shape::new(compression, record.families.len());
-        let of_run = Source { plain_bytes: record.database_bytes, shares: Vec::new(), ..source.clone() };
-        let Ok(candidate) = candidates::candidate(&shape, request, &of_run) else { continue };
-        let predicted = candidate.backup.and_then(|backup| predict(path, &backup).ok());
-        // A record is of what passes: from the snapshot to the last byte read.
-        let passing = predicted.map(|predicted| predicted.seconds - predicted.fixed_seconds);
-        runs.extend(passing.map(|predicted| Observed { seconds, predicted }));
-    }
-    Ok(learn(&runs))
 }
 
 #[cfg(test)]

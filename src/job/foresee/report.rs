@@ -8,7 +8,7 @@ use crate::job::backup;
 use crate::tune::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
 use crate::tune::model::Interval;
 use crate::tune::profile::Profile;
-use crate::units::mib_per_s;
+use crate::units::{mib_per_s, show_bytes};
 
 const SCHEMA_VERSION: u32 = 1;
 /// Lines of a grid that are told.
@@ -133,6 +133,7 @@ pub struct WantedReport {
 pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &[Estimate]) -> Result<EstimateReport> {
     let plain = ground.source.plain_bytes;
     let line = |estimate: &Estimate| line(estimate, plain, request.price);
+    let (cutover, falls_behind) = moved(request, ground, asked)?.unzip();
     let deadline = request.deadline.map(|deadline| against(deadline, grid, ground, &line)).transpose()?;
     let (fits, nearest, wanted) =
         deadline.map_or((None, None, None), |(fits, nearest, wanted)| (Some(fits), nearest, wanted));
@@ -145,11 +146,11 @@ pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &
         history_runs: ground.known.factor.runs,
         history_factor: ground.known.factor.middle,
         grid: request.grid.then(|| grid.iter().take(SHOWN).map(line).collect()),
-        cutover: moved(request, ground, asked)?,
+        cutover,
         fits,
         nearest,
         wanted,
-        warnings: ground.warnings.clone(),
+        warnings: ground.warnings.iter().cloned().chain(falls_behind.flatten()).collect(),
         notes: ground.notes.clone(),
     })
 }
@@ -216,7 +217,8 @@ fn against(
     Ok((Vec::new(), Some(line(nearest)), Some(lacking.unwrap_or_default().iter().map(told).collect())))
 }
 
-fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<CutoverReport>> {
+/// The move that was asked for, and a warning where its steps never catch up.
+fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<(CutoverReport, Option<String>)>> {
     let Some((steps, rate)) = request.cutover else { return Ok(None) };
     let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
         let hint = ground.notes.first().cloned().unwrap_or_else(|| "fullbore calibrate".into());
@@ -228,7 +230,16 @@ fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<
         ));
     };
     let made = cutover(&ground.known, backup, restore, steps, rate);
-    let Cutover { beforehand, downtime, last_bytes } = made.map_err(|error| Error::usage(error.what, error.why, ""))?;
+    let made = made.map_err(|error| Error::usage(error.what, error.why, ""))?;
+    let Cutover { beforehand, downtime, last_bytes, moved } = made;
+    let falls_behind = (steps.go_on() && rate >= moved).then(|| {
+        format!(
+            "--change-rate {}/s: backup and restore move {}/s one after the other, so no step has less to move than the one before: it never catches up",
+            show_bytes(rate as u64),
+            show_bytes(moved as u64)
+        )
+    });
     let of = |interval: Interval| [interval.p10, interval.p50, interval.p90];
-    Ok(Some(CutoverReport { beforehand_s: of(beforehand), downtime_s: of(downtime), last_bytes: of(last_bytes) }))
+    let told = CutoverReport { beforehand_s: of(beforehand), downtime_s: of(downtime), last_bytes: of(last_bytes) };
+    Ok(Some((told, falls_behind)))
 }

@@ -28,6 +28,8 @@ const LEAST_WRITTEN: f64 = 0.01;
 pub(super) struct Source {
     /// Without free pages, and without holes.
     pub plain_bytes: u64,
+    /// What share of its whole size that is.
+    pub passing_share: f64,
     /// What of a plain byte is not zero, above 0: a restore writes no more.
     pub written_share: f64,
     /// What codecs make of it.
@@ -78,7 +80,8 @@ pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes
             shares.push(looked.share(codec, written_share, besides_of_blocks)?);
         }
     }
-    Ok(Source { plain_bytes, written_share, shares, besides, at: session.database_at() })
+    let passing_share = plain_bytes as f64 / whole.max(1) as f64;
+    Ok(Source { plain_bytes, passing_share, written_share, shares, besides, at: session.database_at() })
 }
 
 /// Pieces of a database.

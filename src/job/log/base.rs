@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::super::backup::{self, about_base};
 use super::super::media;
 use crate::chain;
+use crate::report::Report;
 
 /// How many sets the log may go on from are named, of each kind.
 const TIPS: usize = 4;
@@ -74,10 +75,19 @@ pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
     found.map_err(about_base)
 }
 
-/// What is worth knowing where the log continues another than the likeliest: what lies between is in no log set.
-pub fn passed_over(tips: &[Tip], taken: usize) -> Option<String> {
-    let likeliest = tips.first().filter(|_| taken > 0)?;
-    Some(format!("the log does not continue {}: it goes on from {}", likeliest.title, tips[taken].title))
+/// Says where the log continues another than the likeliest: what lies between is in no log set. Where the likeliest is later than what the log goes on
+/// from, what it holds is not in the database any more.
+pub fn passed_over(tips: &[Tip], taken: usize, report: &mut Report) {
+    let Some(likeliest) = tips.first().filter(|_| taken > 0) else { return };
+    let taken = &tips[taken];
+    let said = format!("the log does not continue {}: it goes on from {}", likeliest.title, taken.title);
+    if taken.end.time() >= likeliest.end.time() {
+        report.notes.push(said);
+        return;
+    }
+    report.warnings.push(format!(
+        "{said}, which is older: was an older copy of the database put back? What was committed behind it until then is restored with --stop-at or --set alone"
+    ));
 }
 
 fn none(why: String) -> Error {

@@ -58,12 +58,33 @@ pub enum Event {
     Apart(String),
     /// Where it goes on.
     Joined(String),
-    /// A set is durable: its id, the time of its last commit, frames, bytes on media, and how it went since the one before.
-    Shipped(String, String, u64, u64, String),
+    /// A set is durable.
+    Shipped(Shipped),
+    /// Whatever was committed before is durable.
+    Durable(Instant),
     /// Sets take longer than their commits, from now on: the numbers that say so.
     Behind(String),
     /// A set could not be stored, and is tried again after so long.
     Failed(String, Duration),
+}
+
+/// A set that is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shipped {
+    /// Its id.
+    pub set: String,
+    /// The time of its last commit.
+    pub last: String,
+    /// Frames of the log.
+    pub frames: u64,
+    /// Bytes of them.
+    pub log_bytes: u64,
+    /// Bytes on media.
+    pub stored_bytes: u64,
+    /// How it went since the one before, in words.
+    pub pace: String,
+    /// What held the follower up since then: a stage, `source` being the database, or `fixed costs`; nothing of what was there before.
+    pub limit: Option<&'static str>,
 }
 
 /// Ships log sets until a signal, or for as long as was asked; then everything that was committed has been shipped. Sets are stored through `stores`, which heeds
@@ -241,7 +262,7 @@ impl Run<'_> {
         let at = self.follower.join(&ends)?;
         refuse_clear(&self.backup, &tips[at])?;
         self.base = tips[at].id;
-        self.report.notes.extend(base::passed_over(&tips, at));
+        base::passed_over(&tips, at, self.report);
         (self.told)(Event::Joined(tips[at].title.clone()));
         Ok(())
     }
@@ -270,6 +291,7 @@ impl Run<'_> {
         // What comes now has no end that it could be a part of.
         self.conduct.progress.total.store(0, Ordering::Relaxed);
         (self.told)(Event::Full(self.base.to_string()));
+        (self.told)(Event::Durable(self.pace.durable_until()));
         Ok(())
     }
 
@@ -310,12 +332,14 @@ impl Run<'_> {
         let look = self.pace.look();
         if !self.follower.has_news()? {
             self.pace.nothing(&look);
+            (self.told)(Event::Durable(self.pace.durable_until()));
             return Ok(Ok(()));
         }
         let look = self.pace.makes(look);
         let made = self.make_set(&look)?;
-        if made.is_err() {
-            self.pace.spent(&look);
+        match made {
+            Ok(()) => (self.told)(Event::Durable(self.pace.durable_until())),
+            Err(_) => self.pace.spent(&look),
         }
         Ok(made)
     }
@@ -355,7 +379,15 @@ impl Run<'_> {
         if let Some(why) = told.behind {
             (self.told)(Event::Behind(why));
         }
-        (self.told)(Event::Shipped(self.base.to_string(), last.end.at, last.frames, report.stored_bytes, told.pace));
+        (self.told)(Event::Shipped(Shipped {
+            set: self.base.to_string(),
+            last: last.end.at,
+            frames: last.frames,
+            log_bytes: report.source_bytes,
+            stored_bytes: report.stored_bytes,
+            pace: told.pace,
+            limit: told.limit,
+        }));
         Ok(Ok(()))
     }
 

@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::repository::format::SetRecord;
 use base::Tip;
 pub(in crate::job) use follow::follow_into;
-pub use follow::{COMMAND, Event, Following, follow};
+pub use follow::{COMMAND, Event, Following, Shipped, follow};
 
 /// `backup --kind log`: makes one set, or none when nothing was committed since.
 ///
@@ -39,12 +39,12 @@ pub fn once(
     let halt = options.halt.clone().unwrap_or_default();
     let (at, session) = conduct.heeded(&halt, || LogBackup::open(path, &ends, options))?;
     let tip = &tips[at];
+    base::passed_over(&tips, at, report);
     let Some(session) = session else {
         report.notes.push(format!("nothing was committed since {}: no set was written", tip.title));
         return Ok(None);
     };
     refuse_clear(request, tip)?;
-    report.notes.extend(base::passed_over(&tips, at));
     backup::write(request, Predecessor::Set(tip.id), &session, within, conduct, &halt, report)
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Told {
     pub pace: String,
     /// Why the follower begins to fall behind, if it does.
     pub behind: Option<String>,
+    /// What held it up since the set before; nothing of what was there before.
+    pub limit: Option<&'static str>,
 }
 
 impl Pace {
@@ -95,7 +97,7 @@ impl Pace {
             self.begun = Some(now);
             self.backlog = Some((bytes, making.as_secs_f64()));
             let (bytes, seconds) = (show_bytes(bytes), making.as_secs_f64());
-            return Told { pace: format!("{bytes} of log from before in {seconds:.1} s"), behind: None };
+            return Told { pace: format!("{bytes} of log from before in {seconds:.1} s"), behind: None, limit: None };
         }
         let window = look.at.saturating_duration_since(seen);
         let late = making > window && making > self.interval;
@@ -120,9 +122,14 @@ impl Pace {
             format!("falls behind: a set of {bytes} took {making:.1} s{busiest}, and the database {window:.1} s for its commits")
         });
         self.late = late;
-        let pace = last.line();
+        let (pace, limit) = (last.line(), Some(last.limit()));
         self.last = Some(last);
-        Told { pace, behind }
+        Told { pace, behind, limit }
+    }
+
+    /// What was committed before this is durable.
+    pub fn durable_until(&self) -> Instant {
+        self.seen
     }
 
     /// True once there was a set of what was committed while the log was followed.

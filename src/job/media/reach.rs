@@ -1,11 +1,13 @@
 //! Where the sets of a heap begin and end in the log: what log sets are put in order by. It stands in their manifests.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use fullbore_core::Result;
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{Position, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_engines::sqlite::log_backup::{End, LogEnd};
-use fullbore_engines::sqlite::position::LogPosition;
+use fullbore_engines::sqlite::position::FileState;
 use jiff::Timestamp;
 
 use super::{Heap, open_set};
@@ -65,8 +67,8 @@ pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Op
             .filter(|run| (1..=run.last_frame).contains(&run.first_frame))
             .map(|run| FrameSpan { log: salts(run.salt_1, run.salt_2), first: run.first_frame, last: run.last_frame });
         return Some(Reach {
-            first: first.log.as_ref().map(point),
-            last: last.end.log.as_ref().map(point),
+            first: point(&first),
+            last: point(&last.end),
             from: first.time().unwrap_or(at),
             at,
             until: micros(&last.until)?.max(at),
@@ -76,21 +78,28 @@ pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Op
     let end = End::read(&position.checkpoint).ok()?;
     // When it was finished is not before the moment that it shows.
     let at = end.time().or(finished_at)?;
-    Some(Reach { first: None, last: end.log.as_ref().map(point), from: at, at, until: at, spans: Vec::new() })
+    Some(Reach { first: None, last: point(&end), from: at, at, until: at, spans: Vec::new() })
 }
 
 /// The same of a database that was restored up to `end`, with everything that was committed until `until`.
 pub fn reach_of(end: &End, until: i64) -> Reach {
     let at = end.time().unwrap_or(until).min(until);
-    Reach { first: None, last: end.log.as_ref().map(point), from: at, at, until, spans: Vec::new() }
+    Reach { first: None, last: point(end), from: at, at, until, spans: Vec::new() }
 }
 
-fn point(log: &LogPosition) -> LogPoint {
-    LogPoint {
+fn point(end: &End) -> Option<LogPoint> {
+    let log = end.log.as_ref()?;
+    let digest = |file: FileState| {
+        let mut hasher = DefaultHasher::new();
+        file.hash(&mut hasher);
+        hasher.finish()
+    };
+    Some(LogPoint {
         log: u64::from_be_bytes(log.salts()),
         frame: log.max_frame,
         checksum: log.sums().map(|(a, b)| u64::from(a) << 32 | u64::from(b)),
-    }
+        file: end.file.map(digest),
+    })
 }
 
 fn micros(text: &str) -> Option<i64> {

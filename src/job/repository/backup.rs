@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::copy_to::{self, Second};
 use super::{Setting, databases};
-use crate::chain::{self, Choice};
+use crate::chain::{self, Choice, FoundSet};
 use crate::job::backup::{self, Request, Within};
 use crate::job::{Conduct, media};
 use crate::report::Report;
@@ -47,7 +47,12 @@ pub fn run(
 ) -> Result<()> {
     refuse_fixed_names(request)?;
     let places = repository::places(setting.name, setting.config)?;
-    let advised = backup::auto::chosen(&Request { to: places.clone(), ..request.clone() }, conduct, report)?;
+    let kind = match wanted {
+        // What is chosen has to do for either.
+        Wanted::Auto => SetKind::Differential,
+        _ => request.kind,
+    };
+    let advised = backup::auto::chosen(&Request { to: places.clone(), kind, ..request.clone() }, conduct, report)?;
     let request = &advised;
     let planned = copy_to.filter(|_| request.dry_run).map(|second| copy_to::planned(second, request, conduct));
     let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };
@@ -210,9 +215,11 @@ fn choose_base(
 ) -> Result<Option<StoredSet>> {
     let engine = engine_of(request);
     let ours = databases::here(&inventory.sets, engine, database);
-    let usable = |set: &&&StoredSet| set.incomplete.is_none() && !set.tombstone;
-    let fulls = ours.iter().filter(usable).filter(|set| set.record.kind == SetKind::Full && !set.record.copy_only);
-    let Some(base) = fulls.max_by_key(|set| set.record.started_at) else {
+    let may_be_base = |set: &&&StoredSet| set.record.kind == SetKind::Full && !set.record.copy_only;
+    let fulls = ours.iter().filter(may_be_base).filter(|set| set.is_usable());
+    let damaged = ours.iter().filter(may_be_base).filter(|set| set.is_damaged() && !set.tombstone);
+    report.warnings.extend(damaged.map(|set| nothing_is_based_on(set)));
+    let Some(base) = fulls.max_by_key(|set| set.began_at()) else {
         if wanted == Wanted::Auto {
             report
                 .notes
@@ -225,7 +232,7 @@ fn choose_base(
     let id = base.record.backup_set_id;
     let differentials =
         ours.iter().filter(|set| set.record.base == Some(id) && set.record.kind == SetKind::Differential);
-    let last = differentials.max_by_key(|set| set.record.started_at);
+    let last = differentials.max_by_key(|set| set.began_at());
     let share = setting.config.repository.get(setting.name).and_then(|repository| repository.differential_share);
     let share = share.unwrap_or(DIFFERENTIAL_SHARE);
     if let (Some(last), Wanted::Auto) = (last, wanted) {
@@ -247,9 +254,18 @@ fn choose_base(
     Ok(Some((*base).clone()))
 }
 
+fn nothing_is_based_on(set: &StoredSet) -> String {
+    format!(
+        "{} was found damaged, and nothing is based on it: `fullbore verify` it again, or let prune remove it",
+        super::title(&set.record)
+    )
+}
+
 /// There is nothing to go on from, and perhaps why.
 fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> Error {
-    let why = format!("the repository holds no whole full of `{database}` that is not --copy-only");
+    let why = format!(
+        "the repository holds no whole full of `{database}` that is neither --copy-only nor known to be damaged"
+    );
     let why = match databases::elsewhere(&inventory.sets, engine, database) {
         Some(elsewhere) => format!("{why}; {elsewhere}"),
         None => why,
@@ -267,14 +283,31 @@ pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -
         return Err(no_full("--kind log", inventory, engine, database));
     }
     // No log goes on from what stands outside of the chain.
-    let usable = |set: &&StoredSet| set.incomplete.is_none() && !set.tombstone && !set.record.copy_only;
-    let usable: Vec<&StoredSet> = ours.into_iter().filter(usable).collect();
-    let known: Vec<_> = usable.iter().map(|set| set.found()).collect();
-    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() })?;
-    let sets = sequence.sets.iter().map(|&at| usable[at]);
-    let ends = sequence.sets.last().map(|&at| usable[at]);
+    let ours: Vec<&StoredSet> = ours.into_iter().filter(|set| !set.record.copy_only).collect();
+    let known: Vec<_> = ours.iter().map(|set| if_usable(set)).collect();
+    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(no_tip)?;
+    let sets = sequence.sets.iter().map(|&at| ours[at]);
+    let ends = sequence.sets.last().map(|&at| ours[at]);
     let bases = sets.filter(|set| {
         set.record.kind != SetKind::Log && Some(set.record.backup_set_id) != ends.map(|set| set.record.backup_set_id)
     });
     Ok(bases.chain(ends).cloned().collect())
+}
+
+/// A set for choosing what is gone on from: what is about to go, or was found damaged, is as if it were not whole.
+fn if_usable(set: &StoredSet) -> FoundSet {
+    let found = set.found();
+    let why =
+        if set.tombstone { Some("it is being removed") } else { set.is_damaged().then_some("it was found damaged") };
+    FoundSet { incomplete: found.incomplete.or(why.map(str::to_owned)), ..found }
+}
+
+/// There is a gap in the chain that the log would go on with: who restores may stop before it, and a backup begins anew.
+fn no_tip(error: Error) -> Error {
+    match error {
+        Error::Incomplete { thing, why, .. } => {
+            Error::incomplete(thing, why, "take a new full or differential, and go on from that")
+        }
+        error => error,
+    }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, is_known, of_database};
-use crate::chain::{self, Choice, show_time};
+use crate::chain::{self, CLOCK_TOLERANCE, Choice, show_time};
 use crate::job::{Conduct, media};
 use crate::repository::inventory::StoredSet;
 use crate::units::show_duration;
@@ -32,8 +32,6 @@ pub struct Request {
 
 /// Before this nothing was backed up with fullbore: the first of 2026, in microseconds since 1970.
 const EARLIEST: i64 = 1_767_225_600 * 1_000_000;
-/// What a clock may be ahead, in microseconds.
-const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
 
 /// How one database stands. Times are microseconds since 1970, ages seconds, by the store's clock.
 #[derive(Debug, Clone, Serialize)]
@@ -144,6 +142,10 @@ fn standing(
     problems.extend(unusable.filter_map(|set| {
         let why = set.incomplete.as_ref()?;
         Some(format!("{} cannot be used: {why}", super::title(&set.record)))
+    }));
+    problems.extend(sets.iter().zip(&known).filter(|(set, _)| !set.tombstone).filter_map(|(set, found)| {
+        let full = chain::lost_full(found, &known)?;
+        Some(format!("{} cannot be used: its full {full} is not there", super::title(&set.record)))
     }));
     let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
     problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));

@@ -67,10 +67,13 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
                 (Some(_), None) => inventory.sets.iter().collect(),
                 (_, database) => of_database(&inventory.sets, database)?,
             };
-            let chosen = chosen(sets, &request, &repository, report)?;
+            let mut chosen = chosen(sets.clone(), &request, &repository, report)?;
+            if target.is_some() && chosen.sets.len() > 1 {
+                chosen = Chosen::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;
+            }
             request.reading = chosen.reading.clone();
             let records: HashMap<Uuid, SetRecord> =
-                chosen.sets.iter().map(|set| (set.record.backup_set_id, set.record.clone())).collect();
+                chosen.sets.iter().map(|set| (set.record.backup_set_id, as_stored(set))).collect();
             let (ids, database) = (chosen.ids(), chosen.database());
             if request.dry_run {
                 into_target(&request, target.as_ref(), Some(&ids), &records, conduct, report)?;
@@ -83,6 +86,11 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
     }
     copy::end(&request, begun, report);
     Ok(())
+}
+
+/// What is known of a set, and when it was stored: of a copy the files do not tell.
+fn as_stored(set: &StoredSet) -> SetRecord {
+    SetRecord { stored_at: Some(set.stored_at), ..set.record.clone() }
 }
 
 /// The sets that are meant: of a repository the newest chain, or the set that was named.
@@ -101,6 +109,22 @@ fn chosen<'a>(
     report.notes.extend(sequence.notes);
     let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
     Chosen::reads(sets, &request.reading, repository)
+}
+
+/// A chain with everything that its sets name, down to the full, what stands on something behind that: a full that was taken while a log was followed begins a
+/// chain in the middle of the log sets, and prune keeps those by what they name. Where one of these cannot be used the chain is as it was.
+fn with_ancestors<'a>(chain: &[&'a StoredSet], all: &[&'a StoredSet]) -> Vec<&'a StoredSet> {
+    let known: HashMap<Uuid, &StoredSet> = all.iter().map(|set| (set.record.backup_set_id, *set)).collect();
+    let (mut ordered, mut there): (Vec<&StoredSet>, HashSet<Uuid>) = Default::default();
+    for set in chain {
+        let (mut way, mut at) = (Vec::new(), Some(*set));
+        while let Some(next) = at.filter(|next| there.insert(next.record.backup_set_id)) {
+            way.push(next);
+            at = next.record.base.and_then(|base| known.get(&base).copied());
+        }
+        ordered.extend(way.into_iter().rev());
+    }
+    if ordered.iter().all(|set| set.is_usable()) { ordered } else { chain.to_vec() }
 }
 
 /// Copies the sets that `request` reads, those of `ids` in that order where a repository has said which.
@@ -209,7 +233,7 @@ impl<'a> Target<'a> {
     fn missing<'f>(&self, sets: Vec<&'f media::Found>, report: &mut Report) -> Result<Vec<&'f media::Found>> {
         let mut there: HashSet<Uuid> = HashSet::new();
         let mut missing = Vec::new();
-        for stored in self.inventory.sets.iter().filter(|set| set.incomplete.is_none() && !set.tombstone) {
+        for stored in self.inventory.sets.iter().filter(|set| set.is_usable()) {
             there.insert(stored.record.backup_set_id);
         }
         for found in sets {
@@ -244,6 +268,10 @@ impl<'a> Target<'a> {
             _ if remains.tombstone => Err(Error::refused(thing, "is being removed from the repository", hint)),
             Some(_) if remains.record.media_set_id == found.media_set_id => Ok(()),
             Some(why) => Err(Error::refused(thing, format!("is in the repository, and not whole: {why}"), hint)),
+            None if remains.is_damaged() => {
+                let why = "is in the repository, and was found damaged there";
+                Err(Error::refused(thing, why, "remove its families, and copy again"))
+            }
             None => Ok(()),
         }
     }
@@ -258,7 +286,7 @@ impl<'a> Target<'a> {
             return Err(Error::refused(title(&record), why, "run it again: what is there is passed over"));
         }
         let now = repository.now()?;
-        let known = tasks(repository)?;
+        let known = tasks(repository, now)?;
         let lives = |other: &&KnownTask| other.record.state.is_open() && !other.is_dead(now);
         let wrote = |other: &&KnownTask| {
             let ended_well = other.record.state == TaskState::Success;

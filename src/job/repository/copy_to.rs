@@ -69,6 +69,7 @@ impl<'a> Second<'a> {
                 Some(StoredSet { incomplete: Some(why), .. }) => {
                     format!("which this would stand on, is not whole there: {why}")
                 }
+                Some(set) if set.is_damaged() => "which this would stand on, was found damaged there".to_owned(),
                 Some(set) => return Ok(set.clone()),
                 None => "which this would stand on, is not there".to_owned(),
             };

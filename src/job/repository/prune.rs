@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use fullbore_core::device::Place;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, of_database};
+use super::locks::Locks;
 use super::sweep::Sweeper;
 use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
@@ -84,7 +84,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
     let mut pruned = Pruned::default();
     if !request.confirm {
         let now = repository.about_now()?;
-        let dead = tasks(&repository)?.into_iter().filter(|task| task.is_dead(now));
+        let dead = tasks(&repository, now)?.into_iter().filter(|task| task.is_dead(now));
         pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", task.title())));
         planned(request, setting, &repository, now, &[], conduct, &mut pruned)?;
         return Ok(pruned);
@@ -112,9 +112,9 @@ fn confirmed(
     let now = repository.now()?;
     refuse_another(repository, task, now)?;
     repository.refuse_strange_places()?;
-    let sweeper = Sweeper::new(repository, task.id());
-    sweeper.end_dead_runs(request.grace, now, &mut pruned.dead_runs)?;
-    let listing = sweeper.remove_strays(now, &mut pruned.dead_runs)?;
+    let sweeper = Sweeper::new(repository, task.id(), now);
+    sweeper.end_dead_runs(request.grace, pruned)?;
+    let listing = sweeper.remove_strays(pruned)?;
     let first = planned(request, setting, repository, now, &[], conduct, &mut Pruned::default())?;
     // What is not whole because a disk is not mounted would go, and leave its families on that disk.
     first.inventory.strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&repository.name)))?;
@@ -125,7 +125,7 @@ fn confirmed(
     // Whoever needs one of them has said so by now, or has seen the tombstone.
     let now = repository.now()?;
     let mut held = Vec::new();
-    for dead in tasks(repository)?.iter().filter(|task| task.record.state.is_open()) {
+    for dead in tasks(repository, now)?.iter().filter(|task| task.record.state.is_open()) {
         held.extend(sweeper.outdated(dead, &doomed, now)?);
     }
     let second = planned(request, setting, repository, now, &held, conduct, pruned)?;
@@ -133,8 +133,21 @@ fn confirmed(
     let goes: Vec<&StoredSet> = goes.collect();
     let kept: HashSet<Uuid> = goes.iter().map(|set| set.record.backup_set_id).collect();
     for id in second.inventory.tombstones.iter().filter(|id| !kept.contains(id)) {
-        sweeper.take_back_or_finish(*id, &second.inventory, pruned)?;
+        match sweeper.take_back_or_finish(*id, &second.inventory, pruned) {
+            Err(error) if is_of_one_set(&error) => {
+                pruned.warnings.push(format!("backup set {id} is being removed still: {}", media::one_line(&error)));
+            }
+            done => done?,
+        }
     }
+    remove_all(&sweeper, &goes, conduct, pruned)?;
+    sweeper.forget_old_runs()
+}
+
+/// Removes these sets. One that cannot be removed keeps what it stands on, and nothing else: the next prune tries again.
+fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pruned: &mut Pruned) -> Result<()> {
+    // What sets stand on that have stayed: it comes after them, for dependants go first.
+    let mut needed = HashSet::new();
     for (at, set) in goes.iter().enumerate() {
         conduct.check()?;
         if !sweeper.has_own_tombstone(set)? {
@@ -146,22 +159,29 @@ fn confirmed(
             }
             return Err(taken_over(set));
         }
-        match sweeper.remove(set) {
-            Ok(()) => pruned.deleted.push(set.record.backup_set_id.to_string()),
-            Err(error @ Error::Cancelled { .. }) => return Err(error),
-            Err(error) => {
-                // Locked, or a disk that refuses. What it stands on stays too, for dependants go first; the next prune tries again.
-                pruned.warnings.push(format!(
-                    "{} was not removed: {}",
-                    super::title(&set.record),
-                    media::one_line(&error)
-                ));
-                goes[at..].iter().try_for_each(|set| sweeper.spare(set))?;
-                break;
-            }
-        }
+        let why = match needed.contains(&set.record.backup_set_id) {
+            true => "what stands on it has stayed".to_owned(),
+            false => match sweeper.remove(set) {
+                Ok(()) => {
+                    pruned.deleted.push(set.record.backup_set_id.to_string());
+                    continue;
+                }
+                Err(error) if is_of_one_set(&error) => media::one_line(&error),
+                Err(error) => return Err(error),
+            },
+        };
+        pruned.warnings.push(format!("{} was not removed: {why}", super::title(&set.record)));
+        pruned.bytes_freed = pruned.bytes_freed.saturating_sub(set.stored_bytes());
+        sweeper.spare(set)?;
+        needed.extend(set.record.base);
     }
-    sweeper.forget_old_runs(now)
+    Ok(())
+}
+
+/// True of what need not be so of other sets and runs: a family that is another's, or locked, or that its disk does not let go. Of a store that
+/// does not answer the next request tells.
+pub(super) fn is_of_one_set(error: &Error) -> bool {
+    !matches!(error, Error::Cancelled { .. } | Error::Halted)
 }
 
 /// Writes tombstones; the sets that have one now. Where room for more is lacking these can go without those that follow, for dependants come first.
@@ -240,10 +260,11 @@ fn planned(
     kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
     // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
-    let mut asked = HashSet::new();
-    while learn_locks(&plan, &inventory.sets, &places, repository, (&mut kept, &mut asked))? {
+    let mut locks = Locks::of(repository);
+    while locks.learn(plan.delete.iter().map(|&at| (at, &inventory.sets[places[at]])), &mut kept)? {
         plan = retention::plan(&kept, &request.policy, now);
     }
+    locks.say(&plan.delete, pruned);
     pruned.refusals = plan.refusals().map(str::to_owned).collect();
     pruned.warnings.extend(plan.warnings.iter().cloned());
     pruned.notes.extend(inventory.notes.iter().chain(&plan.notes).cloned());
@@ -270,26 +291,6 @@ fn with_dependants(mut ids: HashSet<Uuid>, sets: &[StoredSet]) -> HashSet<Uuid> 
     ids
 }
 
-/// Asks the store until when the sets that would go are locked; true when one of them is.
-fn learn_locks(
-    plan: &RetentionPlan,
-    sets: &[StoredSet],
-    places: &[usize],
-    repository: &Repository,
-    (kept, asked): (&mut [KeptSet], &mut HashSet<usize>),
-) -> Result<bool> {
-    let mut learnt = false;
-    for at in plan.delete.iter().copied().filter(|&at| asked.insert(at)) {
-        let Some(first) = sets[places[at]].record.families.first() else { continue };
-        let device = first.device(&repository.places)?;
-        let Place::Object { bucket, key } = device.place() else { continue };
-        let until = repository.stores.bucket(bucket)?.locked_until(key)?;
-        kept[at].locked_until = until.map(|until| until.as_microsecond());
-        learnt |= until.is_some();
-    }
-    Ok(learnt)
-}
-
 fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> KeptSet {
     let record = &set.record;
     KeptSet {
@@ -298,7 +299,7 @@ fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> Ke
         base: record.base,
         database: on_its_line(&format!("{} {}", record.engine, names.name(record))),
         copy_only: record.copy_only,
-        started_at: record.started_at,
+        started_at: set.shows_until(),
         finished_at: Some(set.stored_at),
         bytes: set.stored_bytes(),
         complete: set.incomplete.is_none(),
@@ -331,7 +332,7 @@ fn decision(set: &StoredSet, names: &Names<'_>, fate: &Fate) -> Decision {
 
 /// Two prunes would each take the other's tombstones for their own.
 fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> {
-    let known = tasks(repository)?;
+    let known = tasks(repository, now)?;
     let runs = |other: &&KnownTask| other.record.verb == "prune" && other.record.state.is_open() && !other.is_dead(now);
     match known.iter().filter(runs).find(|other| other.record.task != task.id()) {
         None => Ok(()),

@@ -78,6 +78,7 @@ impl<'a> Chosen<'a> {
     ) -> Result<Self> {
         // What is about to go, and has begun to, is nothing to be said.
         let sets: Vec<_> = sets.into_iter().filter(|set| !set.tombstone || set.incomplete.is_none()).collect();
+        report.warnings.extend(sets.iter().filter(|set| set.clock_error() != 0).map(|set| dated_wrongly(set)));
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
         let latest = reading.choice.latest || reading.choice.set.is_none();
         let sequence = chain::choose(&known, &Choice { latest, ..reading.choice.clone() })?;
@@ -149,4 +150,13 @@ fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::
         line if titles.iter().any(|title| line.contains(title)) => error,
         _ => error.noting(&format!("the chain was: {}", titles.join("; "))),
     }
+}
+
+/// That its host's clock was wrong.
+fn dated_wrongly(set: &StoredSet) -> String {
+    let stored = crate::chain::show_time(set.stored_at);
+    format!(
+        "{} was stored at {stored} by the store's clock: its host's was wrong, and the store's counts",
+        super::title(&set.record)
+    )
 }

@@ -6,17 +6,19 @@ use std::time::Instant;
 
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
-use uuid::Uuid;
 
 use super::Setting;
 use super::databases::of_database;
 use super::restore::Chosen;
+use super::scratch::Scratch;
 use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
 use crate::job::restore::{self, Into, StartCheck};
 use crate::report::Report;
+use crate::repository::Repository;
 use crate::repository::format::VerdictRecord;
+use crate::repository::inventory::StoredSet;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -25,7 +27,7 @@ pub struct Request {
     pub database: Option<String>,
     /// `--key`, `--set`, BUFFERCOUNT and the like.
     pub reading: Reading,
-    /// `--scratch`: where the restored database comes, and goes again.
+    /// `--scratch`: where the restored database comes, and goes again; so does what killed test restores have left there.
     pub scratch: PathBuf,
     /// The server's program and options, for the databases of servers.
     pub server: StartCheck,
@@ -40,8 +42,8 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let sets = of_database(&inventory.sets, request.database.as_deref())?;
     let chain = Chosen::among(sets, &request.reading, &repository, report)?;
-    let scratch = Scratch::make(&request.scratch)?;
-    let restore = restored_into(&scratch.0, &chain, request);
+    let scratch = Scratch::make(&request.scratch, report)?;
+    let restore = restored_into(scratch.path(), &chain, request);
     let ids = chain.ids();
     setting.as_task(&repository, "restore-test", chain.database(), conduct, report, |task, report| {
         task.lease(&ids)?;
@@ -57,8 +59,8 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
             elapsed_s: begun.elapsed().as_secs_f64(),
             error: done.as_ref().err().map(|error| format!("{error}\n  chain: {}", titles.join("; "))),
         };
-        for id in &ids {
-            put_verdict(&repository, *id, "proven", &verdict)?;
+        for set in judged(&verdict, &chain, &repository) {
+            put_verdict(&repository, set.record.backup_set_id, "proven", &verdict)?;
         }
         if done.is_ok() {
             let (sets, took) = (ids.len(), verdict.elapsed_s);
@@ -68,6 +70,18 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
         }
         done
     })
+}
+
+/// The sets that the verdict is one on: all of a chain that is good; else those whose family the error names, or the last, which cannot be restored
+/// whichever it is.
+fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Repository) -> Vec<&'a StoredSet> {
+    let Some(error) = &verdict.error else { return chain.sets.clone() };
+    let is_named = |set: &&StoredSet| {
+        let devices = set.devices(repository).unwrap_or_default();
+        devices.iter().any(|device| error.contains(&device.to_string()))
+    };
+    let named: Vec<&StoredSet> = chain.sets.iter().copied().filter(is_named).collect();
+    if named.is_empty() { chain.sets.last().copied().into_iter().collect() } else { named }
 }
 
 /// The restore that proves a chain; a server is started on its directory.
@@ -113,22 +127,5 @@ fn opened(restored: &Into, chain: &[String]) -> Result<()> {
                 "the database was damaged when it was backed up: look at it, and back up again",
             ))
         }
-    }
-}
-
-/// A folder of its own in the scratch place; gone with everything in it when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make(place: &Path) -> Result<Self> {
-        let folder = place.join(format!("fullbore-restore-test-{}", Uuid::new_v4()));
-        std::fs::create_dir(&folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // The verdict counts.
     }
 }

@@ -9,9 +9,11 @@ use fullbore_core::sink::CLAIM;
 use fullbore_core::store::Upload;
 use uuid::Uuid;
 
-use super::sweep::{Left, Sweeper};
+use super::prune::Pruned;
+use super::sweep::{LOCKED, Left, Sweeper, is_of_one_run};
+use crate::job::media;
 use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
-use crate::repository::inventory::{StoredSet, tasks};
+use crate::repository::inventory::{KnownTask, StoredSet};
 use crate::repository::records::list_place;
 
 /// For how long a record is let alone that lives for a few requests only, in microseconds: longer than these may take.
@@ -69,13 +71,13 @@ impl Listing {
 }
 
 impl Sweeper<'_> {
-    /// Removes what ended runs have left. `now` is the time by the store's clock.
-    pub(super) fn remove_strays(&self, now: i64, said: &mut Vec<String>) -> Result<Listing> {
+    /// Removes what ended runs have left. Where that cannot be done of one, what it has left stays: its record may be forged or damaged.
+    pub(super) fn remove_strays(&self, pruned: &mut Pruned) -> Result<Listing> {
         // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
         let mut listing = Listing::take(self)?;
         let cancelled = self.repository().records.list("tasks/")?.into_iter().map(|entry| entry.name);
         let cancelled: HashSet<String> = cancelled.filter(|name| name.ends_with(".cancel")).collect();
-        let tasks = tasks(self.repository())?;
+        let tasks = self.runs()?;
         listing.written =
             tasks.iter().filter(|task| task.record.state.is_open()).filter_map(|task| task.record.writes).collect();
         // Of a run that goes on, what it has given up.
@@ -87,21 +89,38 @@ impl Sweeper<'_> {
                 state: TaskState::Error,
                 ..task.record.clone()
             };
-            if let Some(left) = self.tidy_up_after(&record, &listing)? {
-                said.push(format!("{}: a set that it gave up; {left}", task.title()));
-            }
+            self.tidy_up(task, &record, "a set that it gave up", &listing, pruned)?;
         }
         for task in tasks.iter().filter(|task| !task.record.state.is_open()) {
             let cancel = cancel_name(task.record.task);
             if cancelled.contains(cancel.trim_start_matches("tasks/")) {
                 self.repository().records.remove(&cancel)?;
             }
-            if let Some(left) = self.tidy_up_after(&task.record, &listing)? {
-                said.push(format!("{}: it ended, and could not tidy up; {left}", task.title()));
+            self.tidy_up(task, &task.record, "it ended, and could not tidy up", &listing, pruned)?;
+        }
+        self.remove_fleeting_records(self.began())?;
+        Ok(listing)
+    }
+
+    fn tidy_up(
+        &self,
+        task: &KnownTask,
+        record: &TaskRecord,
+        what: &str,
+        listing: &Listing,
+        pruned: &mut Pruned,
+    ) -> Result<()> {
+        match self.tidy_up_after(record, listing) {
+            Err(error) if is_of_one_run(&error) => {
+                let why = media::one_line(&error);
+                pruned.warnings.push(format!("{}: {what}; what it has left stays: {why}", task.title()));
+                Ok(())
+            }
+            done => {
+                pruned.dead_runs.extend(done?.map(|left| format!("{}: {what}; {left}", task.title())));
+                Ok(())
             }
         }
-        self.remove_fleeting_records(now)?;
-        Ok(listing)
     }
 
     /// Removes the claims and uploads of a listing that are beside the families of whole sets, which need neither.
@@ -143,6 +162,7 @@ impl Sweeper<'_> {
                 Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
                 Left::Set => Ok(Some("its set is whole all the same, and stays")),
                 Left::Copied => Ok(None),
+                Left::Locked => Ok(Some(LOCKED)),
             };
         }
         if !task.families.iter().any(|family| listing.is_beside(family)) {

@@ -9,20 +9,23 @@ use fullbore_core::sink::{CLAIM, LeftoverKind, leftovers};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::prune::Pruned;
+use super::prune::{Pruned, is_of_one_set};
 use crate::job::{media, names};
 use crate::repository::Repository;
 use crate::repository::format::{
     self, FamilyRecord, Fate, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name,
     task_name, tombstone_name,
 };
-use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use crate::repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
 use crate::repository::records::remove_file;
 use crate::repository::task::decide;
 
 /// For how long the ends of runs are remembered, in microseconds: and for how long a host may sleep and still be told that what it
 /// wrote was removed.
 const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
+
+/// What is said of what a run has left and a store does not let go.
+pub(super) const LOCKED: &str = "what it has left is locked, and goes with a later prune";
 
 /// What became of the set of a run that has died, or failed.
 pub(super) enum Left {
@@ -34,6 +37,26 @@ pub(super) enum Left {
     Set,
     /// It was a copy, and another one goes on with it.
     Copied,
+    /// What it has left is no set, and locked: it stays for now.
+    Locked,
+}
+
+impl Left {
+    /// What is said of it where the host of the run died.
+    fn of_the_dead(&self) -> &'static str {
+        match self {
+            Left::Removed => "what it has left was removed",
+            Left::Uncommitted => "it had come to its commit, and no further: what it has left was removed",
+            Left::Set => "it had committed its set",
+            Left::Copied => "another copy goes on with it",
+            Left::Locked => LOCKED,
+        }
+    }
+}
+
+/// True of what stands in the way of one run's leftovers, and need not be so of those of others.
+pub(super) fn is_of_one_run(error: &Error) -> bool {
+    is_of_one_set(error) && !error.is_lack_of_room() && !error.is_exhaustion()
 }
 
 /// Who removes.
@@ -41,14 +64,26 @@ pub(super) struct Sweeper<'a> {
     repository: &'a Repository,
     /// The prune.
     task: Uuid,
+    /// When it began, in microseconds since 1970 by the store's clock.
+    began: i64,
     /// The names of all verdicts, once they were asked for: many sets may go.
     verdicts: OnceCell<Vec<String>>,
 }
 
 impl<'a> Sweeper<'a> {
     /// Who removes on behalf of this prune.
-    pub(super) fn new(repository: &'a Repository, task: Uuid) -> Self {
-        Self { repository, task, verdicts: OnceCell::new() }
+    pub(super) fn new(repository: &'a Repository, task: Uuid, began: i64) -> Self {
+        Self { repository, task, began, verdicts: OnceCell::new() }
+    }
+
+    /// The runs that are known.
+    pub(super) fn runs(&self) -> Result<Vec<KnownTask>> {
+        tasks(self.repository, self.began)
+    }
+
+    /// When this prune began.
+    pub(super) fn began(&self) -> i64 {
+        self.began
     }
 
     /// Where it removes.
@@ -93,7 +128,14 @@ impl<'a> Sweeper<'a> {
     /// Removes the families of a set, and of no other. Nothing goes when one of them is another's: what a record says may be forged.
     fn remove_families(&self, families: &[FamilyRecord], of: Whose) -> Result<()> {
         families.iter().try_for_each(|family| of.refuse_another(family, self.repository))?;
-        families.iter().try_for_each(|family| remove_device(&family.device(&self.repository.places)?, self.repository))
+        let devices = self.devices(families)?;
+        // All before the first of them goes: a lock on one family is meant for its set.
+        devices.iter().try_for_each(|device| refuse_locked(device, self.repository))?;
+        devices.iter().try_for_each(|device| remove_device(device, self.repository))
+    }
+
+    fn devices(&self, families: &[FamilyRecord]) -> Result<Vec<Device>> {
+        families.iter().map(|family| family.device(&self.repository.places)).collect()
     }
 
     /// Removes the records of a set whose families are gone; its tombstone last.
@@ -144,17 +186,22 @@ impl<'a> Sweeper<'a> {
         let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.fate()) else {
             return Ok(Vec::new());
         };
-        match decide(self.repository, writes, Fate::Removed, self.task)? {
-            Fate::Removed => Ok(Vec::new()),
-            Fate::Committed => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
+        match decide(self.repository, writes, Fate::Removed, self.task) {
+            Ok(Fate::Removed) => Ok(Vec::new()),
+            Ok(Fate::Committed) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
+            // What was decided cannot be read: it may have had leave.
+            Err(error) if is_of_one_record(&error) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
+            Err(error) => Err(error),
         }
     }
 
-    /// Ends the runs whose host died, and removes what they have left.
-    pub(super) fn end_dead_runs(&self, grace: Duration, now: i64, said: &mut Vec<String>) -> Result<()> {
-        for task in tasks(self.repository)?.iter().filter(|task| task.is_dead(now)) {
+    /// Ends the runs whose host died, and removes what they have left. Where that cannot be done of one, what it has left stays, and it is tried again
+    /// by the next prune: its record may be forged or damaged.
+    pub(super) fn end_dead_runs(&self, grace: Duration, pruned: &mut Pruned) -> Result<()> {
+        let now = self.began;
+        for task in self.runs()?.iter().filter(|task| task.is_dead(now)) {
             if task.silent(now) <= task.lease() + grace {
-                said.push(format!(
+                pruned.dead_runs.push(format!(
                     "{}: silent for longer than its lease; left alone for the time of grace",
                     task.title()
                 ));
@@ -162,14 +209,16 @@ impl<'a> Sweeper<'a> {
             }
             let left = match task.record.fate() {
                 None => "it has left nothing",
-                Some(fate) => match self.settle(fate, &task.record)? {
-                    Left::Removed => "what it has left was removed",
-                    Left::Uncommitted => "it had come to its commit, and no further: what it has left was removed",
-                    Left::Set => "it had committed its set",
-                    Left::Copied => "another copy goes on with it",
+                Some(fate) => match self.settle(fate, &task.record) {
+                    Err(error) if is_of_one_run(&error) => {
+                        let why = media::one_line(&error);
+                        pruned.warnings.push(format!("{}: its host died; what it has left stays: {why}", task.title()));
+                        continue;
+                    }
+                    left => left?.of_the_dead(),
                 },
             };
-            said.push(format!("{}: its host died; {left}", task.title()));
+            pruned.dead_runs.push(format!("{}: its host died; {left}", task.title()));
             let mut record = task.record.clone();
             (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
             record.error = Some(format!("its host was not heard of for {} s", task.silent(now).as_secs()));
@@ -185,12 +234,8 @@ impl<'a> Sweeper<'a> {
     pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
         match decide(self.repository, set, Fate::Removed, self.task)? {
             Fate::Removed if self.is_copied_by_another(task)? => Ok(Left::Copied),
-            Fate::Removed => {
-                self.remove_leftovers(task)?;
-                Ok(Left::Removed)
-            }
-            Fate::Committed if self.ends_uncommitted(task)? => Ok(Left::Uncommitted),
-            Fate::Committed => Ok(Left::Set),
+            Fate::Removed => self.remove_leftovers(task, Left::Removed),
+            Fate::Committed => self.settle_committed(task),
         }
     }
 
@@ -199,22 +244,33 @@ impl<'a> Sweeper<'a> {
         Ok(self.repository.records.read(&set_name(set))?.is_some())
     }
 
-    /// The families of a run that never committed, under their names and their working names.
-    fn remove_leftovers(&self, record: &TaskRecord) -> Result<()> {
+    /// Removes the families of a run that never committed, under their names and their working names; `removed`, unless one of them is locked.
+    fn remove_leftovers(&self, record: &TaskRecord, removed: Left) -> Result<Left> {
         if self.is_recorded(record)? {
-            return Ok(());
+            return Ok(removed);
         }
         record.families.iter().try_for_each(|family| self.remove_working_names(family))?;
         self.abort_uploads(record)?;
         // In a store nothing of an unfinished object shows but its claim.
-        let Some(set) = record.writes else { return Ok(()) };
-        self.remove_families(&record.families, Whose { set, media: None })
+        let Some(set) = record.writes else { return Ok(removed) };
+        let devices = self.devices(&record.families)?;
+        for device in &devices {
+            if let Place::Object { bucket, key } = device.place()
+                && self.repository.stores.bucket(bucket)?.locked(key)?.by.is_some()
+            {
+                return Ok(Left::Locked);
+            }
+        }
+        let of = Whose { set, media: None };
+        record.families.iter().try_for_each(|family| of.refuse_another(family, self.repository))?;
+        devices.iter().try_for_each(|device| remove_device(device, self.repository))?;
+        Ok(removed)
     }
 
     /// True of a copy while another run writes the same set: its families have the same names.
     fn is_copied_by_another(&self, task: &TaskRecord) -> Result<bool> {
         let same = |other: &TaskRecord| other.task != task.task && other.state.is_open() && other.writes == task.writes;
-        Ok(task.attempt.is_some() && tasks(self.repository)?.iter().any(|other| same(&other.record)))
+        Ok(task.attempt.is_some() && self.runs()?.iter().any(|other| same(&other.record)))
     }
 
     /// True when these families are those of a set with a record: somebody else has made the same copy meanwhile.
@@ -227,17 +283,16 @@ impl<'a> Sweeper<'a> {
         Ok(known.is_some_and(|known| known.families.iter().any(ours)))
     }
 
-    /// Of a run that had leave to commit: true when it never did, and cannot any more.
-    fn ends_uncommitted(&self, record: &TaskRecord) -> Result<bool> {
-        let Some(first) = record.families.first() else { return Ok(false) };
+    /// Of a run that had leave to commit: what became of its set when it never did, and cannot any more.
+    fn settle_committed(&self, record: &TaskRecord) -> Result<Left> {
+        let Some(first) = record.families.first() else { return Ok(Left::Set) };
         // First its way to the commit goes: a rename, or a completion, that comes later has nothing to work on.
         self.remove_working_names(first)?;
         self.abort_uploads(record)?;
         if self.has_commit_record(&record.families)? {
-            return Ok(false);
+            return Ok(Left::Set);
         }
-        self.remove_leftovers(record)?;
-        Ok(true)
+        self.remove_leftovers(record, Left::Uncommitted)
     }
 
     fn remove_working_names(&self, family: &FamilyRecord) -> Result<()> {
@@ -261,9 +316,9 @@ impl<'a> Sweeper<'a> {
     }
 
     /// Removes the records of runs that ended long ago, and what was decided about sets that never came to be.
-    pub(super) fn forget_old_runs(&self, now: i64) -> Result<()> {
-        let records = &self.repository.records;
-        for task in tasks(self.repository)?.iter().filter(|task| !task.record.state.is_open()) {
+    pub(super) fn forget_old_runs(&self) -> Result<()> {
+        let (records, now) = (&self.repository.records, self.began);
+        for task in self.runs()?.iter().filter(|task| !task.record.state.is_open()) {
             if now.saturating_sub(task.written_at) < REMEMBERED {
                 continue;
             }
@@ -295,7 +350,12 @@ impl Whose {
             return Ok(());
         }
         let header = media::header_on(&device, &repository.stores)?;
-        let named = self.media.is_some_and(|id| names::contain(&family.name, id));
+        let named = match self.media {
+            Some(id) if names::contain(&family.name, id) => true,
+            // A template may write the id against something else: what is as long as recorded is what was recorded.
+            Some(id) => names::may_contain(&family.name, id) && repository.length(family)? == Some(family.bytes),
+            None => false,
+        };
         let why = match header {
             Some(header) if header.set.backup_set_id == self.set => return Ok(()),
             Some(header) => {
@@ -309,13 +369,19 @@ impl Whose {
     }
 }
 
+/// A store with versions would take the removal, and hide what it must keep.
+fn refuse_locked(device: &Device, repository: &Repository) -> Result<()> {
+    match device.place() {
+        Place::Object { bucket, key } => repository.stores.bucket(bucket)?.refuse_locked(key),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a family, and the claim on its key. As well if there is none.
 fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
         Place::Object { bucket, key } => {
             let bucket = repository.stores.bucket(bucket)?;
-            // A store with versions would take the removal, and hide what it must keep.
-            bucket.refuse_locked(key)?;
             bucket.remove(key)?;
             bucket.remove(&format!("{key}{CLAIM}"))
         }

@@ -18,7 +18,7 @@ use crate::repository::inventory::StoredSet;
 /// found.
 ///
 /// # Errors
-/// The first damage, after everything else was looked at as well.
+/// The first damage, after everything else was looked at as well; and sets of which nothing can be learnt (another key) where there is no other.
 pub fn run(
     reading: &Reading,
     database: Option<&str>,
@@ -35,19 +35,37 @@ pub fn run(
         _ => of_database(&inventory.sets, database)?,
     };
     let chosen = chosen(sets, reading)?;
+    let all = reading.choice.set.is_none() && !reading.choice.latest;
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {
-        let mut damage = Vec::new();
+        let (mut damage, mut unread, mut judged) = (Vec::new(), Vec::new(), 0);
         for set in chosen {
             match verified(set, reading, &repository, conduct, report) {
-                Ok(()) => {}
+                Ok(()) => judged += 1,
                 Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
+                // The next may need no key.
+                Err(error @ (Error::Usage { .. } | Error::Refused { .. })) if all && is_sealed(set, &repository) => {
+                    unread.push((set, error));
+                }
                 Err(error) => return Err(error),
             }
         }
         report.set_speed(begun.elapsed().as_secs_f64());
+        if judged + damage.len() == 0 && !unread.is_empty() {
+            return Err(unread.remove(0).1);
+        }
+        let not =
+            unread.iter().map(|(set, why)| format!("not verified: {}: {}", title(&set.record), media::one_line(why)));
+        report.warnings.extend(not);
         verify::first(damage, report)
     })
+}
+
+/// True of an encrypted set: that nothing could be learnt of it says nothing of others, where its header can be read.
+fn is_sealed(set: &StoredSet, repository: &Repository) -> bool {
+    let first = set.record.families.first().and_then(|family| family.device(&repository.places).ok());
+    let header = first.and_then(|device| media::header_on(&device, &repository.stores).ok().flatten());
+    header.is_some_and(|header| !header.set.keys.is_empty())
 }
 
 fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a StoredSet>> {

@@ -3,6 +3,7 @@
 
 pub mod chart;
 
+mod closing;
 mod disk;
 mod in_memory;
 mod pace;

@@ -35,6 +35,11 @@ impl<'a> Pace<'a> {
         Self { length, on_device: length, conduct, cap }
     }
 
+    /// Bytes that may pass in that time; none where all may.
+    pub fn allows(&self, time: Duration) -> Option<u64> {
+        self.cap.as_ref().map(|cap| (cap.rate * time.as_secs_f64()) as u64)
+    }
+
     /// Waits until `bytes` may pass; false when that is not before `until`, or the round is over.
     pub fn admits(&self, bytes: u64, until: Instant) -> Result<bool> {
         self.conduct.check()?;
@@ -77,7 +82,7 @@ mod tests {
         let pace = Pace::new(Duration::from_millis(100), Some(1000), &conduct);
         let begun = Instant::now();
         assert!(!pace.admits(2000, begun + Duration::from_secs(1)).unwrap(), "two seconds do not fit into one");
-        assert!(pace.admits(50, begun + Duration::from_secs(1)).unwrap());
+        assert!(pace.admits(50, begun + Duration::from_secs(60)).unwrap());
         assert!(begun.elapsed() >= Duration::from_millis(50));
     }
 }

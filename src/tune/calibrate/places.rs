@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -41,12 +42,12 @@ impl Medium {
     }
 }
 
-/// All places, each with its entry in the profile.
-pub(super) fn open(request: &Request, conduct: &Conduct) -> Result<Vec<(Place, Medium)>> {
+/// All places, each with its entry in the profile; `notes` hear what of them could not be looked at.
+pub(super) fn open(request: &Request, conduct: &Conduct, notes: &mut Vec<String>) -> Result<Vec<(Place, Medium)>> {
     let mut opened: Vec<(Place, Medium)> = Vec::new();
     for (used, texts) in [(Use::Read, &request.read), (Use::Write, &request.write)] {
         for text in texts {
-            let (place, medium) = open_one(text, used, request.space, conduct)?;
+            let (place, medium) = open_one(text, used, (request.space, conduct), notes)?;
             if opened.iter().any(|(other, _)| other.used == used && other.path == place.path) {
                 let flag = if used == Use::Read { "--read" } else { "--write" };
                 return Err(Error::usage(format!("{flag} {text}"), "is named twice", "name each place once"));
@@ -58,7 +59,12 @@ pub(super) fn open(request: &Request, conduct: &Conduct) -> Result<Vec<(Place, M
     Ok(opened)
 }
 
-fn open_one(text: &str, used: Use, space: Option<u64>, conduct: &Conduct) -> Result<(Place, Medium)> {
+fn open_one(
+    text: &str,
+    used: Use,
+    (space, conduct): (Option<u64>, &Conduct),
+    notes: &mut Vec<String>,
+) -> Result<(Place, Medium)> {
     if text.contains("://") {
         let device = Device::parse(text)?;
         if device.is_in_store() {
@@ -67,16 +73,16 @@ fn open_one(text: &str, used: Use, space: Option<u64>, conduct: &Conduct) -> Res
             return Ok((place, Medium::Store(Box::new(store))));
         }
         let path = device.path().map(|path| path.display().to_string()).unwrap_or_default();
-        return open_path(&path, used);
+        return open_path(&path, used, notes);
     }
-    open_path(text, used)
+    open_path(text, used, notes)
 }
 
-fn open_path(text: &str, used: Use) -> Result<(Place, Medium)> {
+fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(Place, Medium)> {
     let real = Path::new(text).canonicalize().map_err(|e| Error::io("look at", text, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io("look at", text, e))?;
     let disk = match used {
-        Use::Read => Disk::new(real.clone(), files(&real, &metadata)?, 0),
+        Use::Read => Disk::new(real.clone(), files(&real, &metadata, notes)?, 0),
         Use::Write if metadata.is_dir() => {
             // Whether it can be written to, and whether it has direct I/O, is known before anything is measured.
             let file = ProbeFile::create(&real).map_err(|error| error.noting("calibration makes its files there"))?;
@@ -93,17 +99,25 @@ fn open_path(text: &str, used: Use) -> Result<(Place, Medium)> {
 }
 
 /// A file, or the largest files of a directory and those below it.
-fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
+fn files(path: &Path, metadata: &fs::Metadata, notes: &mut Vec<String>) -> Result<Vec<ProbeFile>> {
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
-    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME));
+    let mut closed: Vec<PathBuf> = Vec::new();
     if metadata.is_dir() {
         let (mut folders, mut names) = (vec![path.to_owned()], 0);
         while let Some(folder) = folders.pop().filter(|_| names < NAMES) {
-            let entries = fs::read_dir(&folder).map_err(|e| Error::io("list", folder.display().to_string(), e))?;
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                // `lost+found` of a file system is its administrator's.
+                Err(e) if folder != *path && e.kind() == ErrorKind::PermissionDenied => {
+                    closed.push(folder);
+                    continue;
+                }
+                Err(e) => return Err(Error::io("list", folder.display().to_string(), e)),
+            };
             for entry in entries.flatten() {
                 names += 1;
                 match entry.metadata() {
-                    Ok(of) if of.is_dir() && !ours(&entry.path()) => folders.push(entry.path()),
+                    Ok(of) if of.is_dir() && !is_ours(&entry.path()) => folders.push(entry.path()),
                     Ok(of) if of.is_file() => found.push((of.len(), entry.path())),
                     _ => {} // A link, a socket; or gone meanwhile.
                 }
@@ -112,14 +126,42 @@ fn files(path: &Path, metadata: &fs::Metadata) -> Result<Vec<ProbeFile>> {
     } else if metadata.is_file() {
         found.push((metadata.len(), path.to_owned()));
     }
-    found.retain(|(length, path)| *length > 0 && !ours(path));
+    found.retain(|(length, path)| *length > 0 && !is_ours(path));
     found.sort_by(|one, other| other.cmp(one));
-    found.truncate(FILES);
-    if found.is_empty() {
-        let why = "has no bytes that could be read";
+    let opened = largest(&found, &mut closed)?;
+    if let (Some(first), others) = (closed.first(), closed.len().saturating_sub(1)) {
+        let others =
+            if others == 0 { String::new() } else { format!(", and {others} more below `{}`", path.display()) };
+        notes.push(format!("this user may not read `{}`{others}: left out", first.display()));
+    }
+    if opened.is_empty() {
+        let why =
+            if closed.is_empty() { "has no bytes that could be read" } else { "has no bytes that this user may read" };
         return Err(Error::usage(format!("--read {}", path.display()), why, "name a file, or a directory with files"));
     }
-    found.iter().map(|(_, path)| ProbeFile::read(path)).collect()
+    Ok(opened)
+}
+
+fn is_ours(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME))
+}
+
+/// The first of these files that may be read; those before that may not are `closed`. The only one has to be.
+fn largest(found: &[(u64, PathBuf)], closed: &mut Vec<PathBuf>) -> Result<Vec<ProbeFile>> {
+    let mut opened = Vec::new();
+    for (_, path) in found {
+        match ProbeFile::read(path) {
+            Ok(file) => opened.push(file),
+            Err(Error::Io { source, .. }) if found.len() > 1 && source.kind() == ErrorKind::PermissionDenied => {
+                closed.push(path.clone());
+            }
+            Err(error) => return Err(error),
+        }
+        if opened.len() == FILES {
+            break;
+        }
+    }
+    Ok(opened)
 }
 
 /// Gives each place that is written its share of the space in its file system.

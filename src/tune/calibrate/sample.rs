@@ -1,10 +1,12 @@
 //! A sample of the real data, and each codec's blocks of it.
 
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use fullbore_core::codec::{CodecId, Compression, Encoder, memory};
 use fullbore_core::{Error, Result};
 
+use super::pace::Pace;
 use super::probe_file::ProbeFile;
 use crate::job::Conduct;
 use crate::tune::statistics::standard_error;
@@ -26,16 +28,21 @@ pub(super) struct Packed {
     pub context_bytes: u64,
 }
 
-/// Blocks of the files, spread over them by their sizes, through the page cache.
-pub(super) fn taken(files: &[&ProbeFile], most: usize, conduct: &Conduct) -> Result<Vec<Vec<u8>>> {
+/// Blocks of the files, spread over them by their sizes, through the page cache: as many as `--throttle` lets through in `time`.
+pub(super) fn taken(files: &[&ProbeFile], most: usize, time: Duration, pace: &Pace<'_>) -> Result<Vec<Vec<u8>>> {
     let length: u64 = files.iter().map(|file| file.length).sum();
-    let step = (length / most as u64).max(BLOCK as u64);
+    let (most, size) = affordable(most, pace.allows(time));
+    let step = (length / most.max(1) as u64).max(BLOCK as u64);
+    // The last block may come when the time is over.
+    let until = Instant::now() + 2 * time;
     let mut blocks = Vec::new();
     for file in files {
         let mut offset = 0;
         while offset < file.length && blocks.len() < most {
-            conduct.check()?;
-            let mut block = vec![0; BLOCK.min((file.length - offset) as usize)];
+            let mut block = vec![0; size.min((file.length - offset) as usize)];
+            if !pace.admits(block.len() as u64, until)? {
+                return Ok(blocks);
+            }
             let failed = |e| Error::io("read", file.buffered.path.display().to_string(), e);
             let read = file.buffered.file.read_at(&mut block, file.start + offset).map_err(failed)?;
             block.truncate(read);
@@ -46,6 +53,15 @@ pub(super) fn taken(files: &[&ProbeFile], most: usize, conduct: &Conduct) -> Res
         }
     }
     Ok(blocks)
+}
+
+/// How many blocks there are for so many bytes, and how long: one that is shorter where there are too few for a whole one.
+fn affordable(most: usize, bytes: Option<u64>) -> (usize, usize) {
+    match bytes.unwrap_or(u64::MAX) {
+        few if few < LEAST as u64 => (0, BLOCK),
+        few if few < BLOCK as u64 => (most.min(1), few as usize),
+        bytes => ((bytes / BLOCK as u64).min(most as u64) as usize, BLOCK),
+    }
 }
 
 /// What `compression` makes of the sample.
@@ -88,10 +104,23 @@ mod tests {
             ProbeFile::read(&path).unwrap()
         };
         let (a, b) = (file("a", 6, 1), file("b", 2, 2));
-        let blocks = taken(&[&a, &b], 4, &Conduct::default()).unwrap();
+        let conduct = Conduct::default();
+        let free = Pace::new(Duration::ZERO, None, &conduct);
+        let second = Duration::from_secs(1);
+        let blocks = taken(&[&a, &b], 4, second, &free).unwrap();
         assert_eq!(blocks.iter().map(|block| block[0]).collect::<Vec<_>>(), [1, 1, 1, 2]);
         let packed = packed(&blocks, "lz4".parse().unwrap(), &Conduct::default()).unwrap();
         assert!(packed.stored_share < 0.01 && packed.stored_share_error < 0.01);
         assert_eq!(packed.blocks.len(), 4);
+        let under = |rate| {
+            let begun = Instant::now();
+            let blocks = taken(&[&a, &b], 4, 2 * second, &Pace::new(Duration::ZERO, Some(rate), &conduct)).unwrap();
+            let bytes: usize = blocks.iter().map(Vec::len).sum();
+            assert!(bytes as f64 <= begun.elapsed().as_secs_f64() * rate as f64, "{bytes} at {rate}");
+            blocks.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(under(1 << 20), [BLOCK; 2], "fewer blocks where a cap leaves no time for more");
+        assert_eq!(under(1 << 17), [BLOCK / 4], "a shorter one where there is none for a whole one");
+        assert_eq!(under(1), [0; 0], "none at all");
     }
 }

@@ -14,7 +14,7 @@ use super::sample::{self, BLOCK, Packed};
 use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
 use super::stream::Window;
 use super::tiny_jobs::TinyJobs;
-use super::{Request, in_memory, small_files};
+use super::{Request, closing, in_memory, small_files};
 use crate::job::Conduct;
 use crate::tune::profile::{
     BothRound, Cell, CodecCell, JobCost, Order, Profile, Round, Shape, Together, Use, Way, WorkCell,
@@ -37,6 +37,8 @@ const BESIDES: f64 = 1.5;
 /// is for second rounds, which tell what was chance.
 const COARSE_UNTIL: f64 = 0.5;
 const REFINED_UNTIL: f64 = 0.75;
+/// And of the time that a sample may take under `--throttle`.
+const SAMPLE_UNTIL: f64 = 0.25;
 /// Codecs that are measured, as `--compression` spells them; and those of a thorough run besides.
 const CODECS: [&str; 5] = ["lz4", "zstd:-1", "zstd:1", "zstd:3", "gzip:1"];
 const MORE_CODECS: [&str; 3] = ["zstd:6", "zstd:9", "gzip:6"];
@@ -92,7 +94,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     /// Opens all places, takes the sample and packs it once.
     pub fn open(request: &'a Request, mut profile: Profile, conduct: &'a Conduct, begun: Instant) -> Result<Self> {
-        let opened = places::open(request, conduct)?;
+        let opened = places::open(request, conduct, &mut profile.notes)?;
         let (entries, media): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         profile.places = entries;
         let pace = Pace::new(ROUND.0, request.throttle, conduct);
@@ -105,12 +107,14 @@ impl<'a> Run<'a> {
     fn take_sample(&mut self, conduct: &Conduct) -> Result<()> {
         let files: Vec<&ProbeFile> = self.media.iter().filter_map(only_read).flatten().collect();
         let most = if self.request.thorough { SAMPLE_THOROUGH } else { SAMPLE };
-        self.blocks = sample::taken(&files, most, conduct)?;
+        self.blocks = sample::taken(&files, most, self.request.time.mul_f64(SAMPLE_UNTIL), &self.pace)?;
         self.profile.sample_bytes = self.blocks.iter().map(|block| block.len() as u64).sum();
         if self.blocks.is_empty() {
-            self.profile
-                .notes
-                .push("codecs were not measured: there is no --read with files to take a sample of".into());
+            let why = match files.is_empty() {
+                true => "there is no --read with files to take a sample of",
+                false => "under --throttle there was no time to take a sample",
+            };
+            self.profile.notes.push(format!("codecs were not measured: {why}"));
             let mut random = fastrand::Rng::with_seed(1);
             self.blocks = vec![(0..BLOCK).map(|_| random.u8(..)).collect()];
             return Ok(());
@@ -157,7 +161,8 @@ impl<'a> Run<'a> {
             }
         }
         self.note_what_may_mislead();
-        self.drop_empty();
+        closing::drop_empty(&mut self.profile);
+        closing::refuse_nothing(&self.profile, self.request)?;
         Ok(self.profile)
     }
 
@@ -349,17 +354,6 @@ impl<'a> Run<'a> {
         if let Some(rate) = self.profile.settings.throttle_bytes_per_s {
             notes.push(format!("reads and writes were held at {}/s by --throttle", show_bytes(rate)));
         }
-    }
-
-    /// What was never measured, for there was no time or nothing to read, is no cell.
-    fn drop_empty(&mut self) {
-        let profile = &mut self.profile;
-        profile.places.iter_mut().for_each(|place| place.cells.retain(|cell| !cell.rounds.is_empty()));
-        profile.together.retain(|pair| !pair.rounds.is_empty());
-        profile.codecs.retain(|cell| !cell.pack.is_empty() && !cell.unpack.is_empty());
-        profile.checksums.retain(|cell| !cell.rounds.is_empty());
-        profile.ciphers.retain(|cell| !cell.rounds.is_empty());
-        profile.job_costs.retain(|cost| !cost.backup_s.is_empty());
     }
 }
 

@@ -1,6 +1,6 @@
 //! How long a database is down when it moves: full, differential and log, while it changes.
 
-use super::super::model::{Configuration, Interval, Unpredictable, predict};
+use super::super::model::{Configuration, Interval, Unpredictable, predict_slowed};
 use super::Known;
 
 /// What is taken, one after the other.
@@ -21,6 +21,9 @@ pub struct Cutover {
     pub downtime: Interval,
     /// Bytes of the last step.
     pub last_bytes: Interval,
+    /// Plain bytes per second that backup and restore move, one after the other, in the middle: a database that changes faster never has less to
+    /// move than before.
+    pub moved: f64,
 }
 
 impl Steps {
@@ -35,15 +38,21 @@ impl Steps {
         }
     }
 
-    fn count(self) -> usize {
-        1 + usize::from(self.differential) + usize::from(self.log)
+    /// True where something follows the full.
+    pub fn go_on(self) -> bool {
+        self.differential || self.log
+    }
+
+    /// The steps after the full of a database of so many bytes: the most that each can hold.
+    fn behind_the_full(self, whole: f64) -> impl Iterator<Item = f64> {
+        self.differential.then_some(whole).into_iter().chain(self.log.then_some(f64::INFINITY))
     }
 }
 
 /// Each step is a backup and its restore; what changes during one step is what the next one has to move. `change_rate` is in bytes per second.
 ///
 /// # Errors
-/// As [`predict`].
+/// As [`predict_slowed`].
 pub fn cutover(
     known: &Known,
     backup: &Configuration,
@@ -52,19 +61,21 @@ pub fn cutover(
     change_rate: f64,
 ) -> Result<Cutover, Unpredictable> {
     let whole = backup.plain_bytes;
-    let (mut beforehand, mut downtime, mut last_bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut beforehand, mut downtime, mut last_bytes, mut whole_took) = (vec![], vec![], vec![], vec![]);
     for sample in &known.samples {
         let seconds = |bytes: f64| -> Result<f64, Unpredictable> {
             let of = |configuration: &Configuration| {
                 let part = Configuration { plain_bytes: bytes.max(1.0), ..configuration.clone() };
-                predict(&sample.path, &part)
+                Ok(predict_slowed(&sample.path, &part, sample.slowness)?.seconds)
             };
-            Ok((of(backup)?.seconds + of(restore)?.seconds) * sample.factor * known.factor.middle)
+            Ok(of(backup)? + of(restore)?)
         };
         let (mut bytes, mut took, mut before) = (whole, seconds(whole)?, 0.0);
-        for _ in 1..steps.count() {
+        whole_took.push(took);
+        // A page that changes twice is in a differential once, and in a log twice.
+        for most in steps.behind_the_full(whole) {
             before += took;
-            bytes = (change_rate * took).min(whole);
+            bytes = (change_rate * took).min(most);
             took = seconds(bytes)?;
         }
         beforehand.push(before);
@@ -72,5 +83,6 @@ pub fn cutover(
         last_bytes.push(bytes);
     }
     let of = |values| Interval::of(values).unwrap_or(Interval { p10: 0.0, p50: 0.0, p90: 0.0 });
-    Ok(Cutover { beforehand: of(beforehand), downtime: of(downtime), last_bytes: of(last_bytes) })
+    let moved = whole / of(whole_took).p50;
+    Ok(Cutover { beforehand: of(beforehand), downtime: of(downtime), last_bytes: of(last_bytes), moved })
 }

@@ -1,7 +1,7 @@
 //! Which configurations keep a deadline, and what hardware would let one do so.
 
 use super::super::model::{
-    CeilingPart, Configuration, Direction, Limit, Parameter, Path, Side, Unpredictable, predict,
+    CeilingPart, Configuration, Direction, Limit, Parameter, Path, Side, Unpredictable, predict_slowed,
 };
 use super::{Estimate, Known};
 
@@ -35,54 +35,67 @@ pub fn fits(estimates: &[Estimate], deadline: f64, time: impl Fn(&Estimate) -> O
 /// are in the way. `None` where no ceiling helps: what is in the way is the throttle, the pool, or what does not depend on speed.
 ///
 /// # Errors
-/// As [`predict`].
+/// As [`predict_slowed`].
 pub fn wanted(
     known: &Known,
     configuration: &Configuration,
     p90: f64,
     deadline: f64,
 ) -> Result<Option<Vec<Wanted>>, Unpredictable> {
-    let mut path = known.path.clone();
-    let mut foreseen = predict(&path, configuration)?;
+    let (mut path, mut bought) = (known.path.clone(), configuration.clone());
+    let slowness = known.factor.middle;
+    let mut foreseen = predict_slowed(&path, &bought, slowness)?;
     // The whole interval moves with its middle.
     let enough = foreseen.seconds * deadline / p90;
     let mut raised: Vec<Wanted> = Vec::new();
     // Two that are equal take turns, a step each; each gets to MOST at last.
     while foreseen.seconds > enough {
         let limit = foreseen.limit;
-        let Some(parameter) = raised_by(limit, configuration.direction) else { return Ok(None) };
-        raise(&parameter, &mut path);
-        let value = parameter.of(&path).unwrap_or(f64::NAN);
+        let parameters = raised_by(limit, configuration.direction);
+        let Some(first) = parameters.first() else { return Ok(None) };
+        parameters.iter().for_each(|parameter| parameter.scale(&mut path, STEP));
+        bought = with_processors(configuration, path.machine.cores / known.path.machine.cores);
+        let value =
+            if limit == Limit::SharedDevice { at_once(&path, configuration.direction) } else { first.of(&path) };
+        let value = value.unwrap_or(f64::NAN);
         match raised.iter_mut().find(|known| known.limit == limit) {
             Some(known) if known.factor > MOST => return Ok(None),
             Some(known) => (known.factor, known.value) = (known.factor * STEP, value),
-            None => raised.push(Wanted { limit, factor: STEP, value, unit: parameter.unit() }),
+            None => raised.push(Wanted { limit, factor: STEP, value, unit: first.unit() }),
         }
-        foreseen = predict(&path, configuration)?;
+        foreseen = predict_slowed(&path, &bought, slowness)?;
     }
     Ok(Some(raised))
 }
 
-fn raise(parameter: &Parameter, path: &mut Path) {
-    parameter.scale(path, STEP);
-    // One stream of a faster device is faster too; else the next limit would always be that.
-    if let Parameter::Ceiling(side, way, CeilingPart::TotalRate) = parameter {
-        Parameter::Ceiling(*side, *way, CeilingPart::StreamRate).scale(path, STEP);
-    }
+/// `configuration` on so many times as many processors: workers beyond the processors change nothing, and processors beyond the workers neither.
+/// A plan has buffers for its workers.
+fn with_processors(configuration: &Configuration, times: f64) -> Configuration {
+    let workers = (configuration.workers as f64 * times).ceil();
+    let buffers = configuration.buffers.scaled(workers / configuration.workers as f64);
+    Configuration { workers: workers as u64, buffers, ..configuration.clone() }
 }
 
-/// What one would buy more of.
-fn raised_by(limit: Limit, direction: Direction) -> Option<Parameter> {
-    let total = |side| Parameter::Ceiling(side, direction.way(side), CeilingPart::TotalRate);
-    let stream = |side| Parameter::Ceiling(side, direction.way(side), CeilingPart::StreamRate);
+/// Bytes per second that a device which is read and written at once does in all, as many of each.
+fn at_once(path: &Path, direction: Direction) -> Option<f64> {
+    let rate = |side: Side| path.side(side).ceiling(direction.way(side)).total_rate;
+    let both = 1.0 / rate(Side::Database) + 1.0 / rate(Side::Media);
+    path.simultaneous.map(|share| 2.0 * share / both)
+}
+
+/// What one would buy more of; nothing where nothing can be bought.
+fn raised_by(limit: Limit, direction: Direction) -> Vec<Parameter> {
+    let part = |side, part| Parameter::Ceiling(side, direction.way(side), part);
+    // One stream of a faster device is faster too; else the next limit would always be that.
+    let device = |side| [part(side, CeilingPart::TotalRate), part(side, CeilingPart::StreamRate)];
     match limit {
-        Limit::Database => Some(total(Side::Database)),
-        Limit::Media => Some(total(Side::Media)),
-        Limit::DatabaseStreams => Some(stream(Side::Database)),
-        Limit::Stripes => Some(stream(Side::Media)),
-        Limit::SharedDevice => Some(Parameter::Simultaneous),
-        // Workers beyond the processors change nothing, and processors beyond the workers neither: the model takes the lesser.
-        Limit::Transform | Limit::Processor => Some(Parameter::Cores),
-        Limit::Throttle | Limit::Pool | Limit::FixedCosts => None,
+        Limit::Database => device(Side::Database).to_vec(),
+        Limit::Media => device(Side::Media).to_vec(),
+        Limit::DatabaseStreams => vec![part(Side::Database, CeilingPart::StreamRate)],
+        Limit::Stripes => vec![part(Side::Media, CeilingPart::StreamRate)],
+        // A faster one does as much of its sum as before: what it does of the sum cannot be bought, and helps no more beyond 2.
+        Limit::SharedDevice => [device(Side::Database), device(Side::Media)].concat(),
+        Limit::Transform | Limit::Processor => vec![Parameter::Cores],
+        Limit::Throttle | Limit::Pool | Limit::FixedCosts => Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! Which configuration serves a goal best.
 
 use super::super::model::what_if::SAME_SPEED;
-use super::super::model::{Configuration, Prediction, Unpredictable, predict};
+use super::super::model::{Configuration, Prediction, Unpredictable};
 use super::{Candidate, Known};
 
 /// What has to be done, by a deadline or as fast as can be.
@@ -53,6 +53,15 @@ pub struct Glance {
 }
 
 impl By {
+    /// In a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Backup => "the backup",
+            Self::Restore => "the restore",
+            Self::Both => "the backup and its restore",
+        }
+    }
+
     /// The time of what counts; `None` where it needs a direction that is not known.
     pub fn of(self, backup: Option<f64>, restore: Option<f64>) -> Option<f64> {
         match self {
@@ -66,15 +75,16 @@ impl By {
 /// Looks at `candidate`; `None` where the path does not know the direction that counts.
 ///
 /// # Errors
-/// As [`predict`].
+/// As [`Known::foresee`].
 pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
-    let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| predict(&known.path, one)).transpose();
+    let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| known.foresee(one)).transpose();
     let (backup, restore) = (foresee(&candidate.backup)?, foresee(&candidate.restore)?);
-    let seconds = |one: &Option<Prediction>| one.as_ref().map(|one| one.seconds * known.factor.middle);
-    let Some(counted) = by.of(seconds(&backup), seconds(&restore)) else { return Ok(None) };
+    let seconds = |made: &Option<Prediction>| made.as_ref().map(|made| made.seconds);
+    let of_backup = seconds(&backup);
+    let Some(counted) = by.of(of_backup, seconds(&restore)) else { return Ok(None) };
     let plain_bytes = candidate.backup.as_ref().map_or(1.0, |backup| backup.plain_bytes);
     let cpu_seconds = backup.as_ref().map_or(0.0, |backup| backup.cpu_seconds);
-    let span = seconds(&backup).unwrap_or(f64::INFINITY) * known.path.machine.cores;
+    let span = of_backup.unwrap_or(f64::INFINITY) * known.path.machine.cores;
     Ok(Some(Glance {
         seconds: counted,
         stored_bytes: backup.or(restore).map_or(0.0, |one| one.stored_bytes),

@@ -1,6 +1,4 @@
-//! What earlier runs of the same database say of the model here: a factor on its seconds, and how sure that is.
-
-use super::super::model::Interval;
+//! What earlier runs of the same database say of the model here: a factor on the seconds of the hardware, and how sure that is.
 
 /// Standard deviation of the logarithm of observed over predicted seconds on a path that was calibrated, before anything was observed. Measured,
 /// with the uncertainty of the parameters in it: 0.08 on volumes of known speed (`bench/results/foresee-2026-11-22.md`, 80 predictions, of which 96 %
@@ -17,7 +15,7 @@ pub struct Observed {
     pub predicted: f64,
 }
 
-/// What predicted seconds are multiplied by.
+/// How many times as long as the model says the hardware takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factor {
     /// The middle.
@@ -32,12 +30,6 @@ impl Factor {
     /// Nothing was observed.
     pub fn untried() -> Self {
         Self { middle: 1.0, deviation: UNTRIED, runs: 0 }
-    }
-
-    /// Predicted seconds, corrected.
-    pub fn of(&self, seconds: Interval) -> Interval {
-        let times = |value: f64| value * self.middle;
-        Interval { p10: times(seconds.p10), p50: times(seconds.p50), p90: times(seconds.p90) }
     }
 }
 

@@ -12,7 +12,8 @@ mod tests;
 use fullbore_core::codec::Compression;
 
 use super::model::{
-    Configuration, Interval, Limit, Path, Sample, Uncertain, Unpredictable, interval_of, predict, samples,
+    Configuration, Interval, Limit, Path, Prediction, Sample, Uncertain, Unpredictable, interval_of, predict_slowed,
+    samples,
 };
 
 pub use cutover::{Cutover, Steps, cutover};
@@ -26,9 +27,9 @@ pub use history::{Factor, Observed, learn};
 pub struct Known {
     /// The path.
     pub path: Path,
-    /// What the model's seconds are multiplied by, and how sure that is.
+    /// How many times as long as the model says the hardware takes, and how sure that is.
     pub factor: Factor,
-    /// The paths that there may be: drawn once, so that all estimates are of the same.
+    /// The paths that there may be, with the factor: drawn once, so that all estimates are of the same.
     samples: Vec<Sample>,
 }
 
@@ -38,8 +39,18 @@ impl Known {
     /// # Errors
     /// A deviation that is none.
     pub fn new(path: Path, uncertain: &[Uncertain], factor: Factor) -> Result<Self, Unpredictable> {
-        let samples = samples(&path, uncertain, factor.deviation)?;
+        let mut samples = samples(&path, uncertain, factor.deviation)?;
+        samples.iter_mut().for_each(|sample| sample.slowness *= factor.middle);
         Ok(Self { path, factor, samples })
+    }
+
+    /// What `configuration` will take in the middle. What was learned is of the hardware: no throttle lets more pass, or less, because the model was
+    /// wrong of that.
+    ///
+    /// # Errors
+    /// As [`predict_slowed`].
+    pub fn foresee(&self, configuration: &Configuration) -> Result<Prediction, Unpredictable> {
+        predict_slowed(&self.path, configuration, self.factor.middle)
     }
 }
 
@@ -99,15 +110,15 @@ impl Estimate {
 /// What `candidate` will take.
 ///
 /// # Errors
-/// As [`predict`].
+/// As [`predict_slowed`].
 pub fn estimate(known: &Known, candidate: &Candidate) -> Result<Estimate, Unpredictable> {
     let mut stored_bytes = None;
     let mut foresee = |configuration: &Configuration| -> Result<Foreseen, Unpredictable> {
         let intervals = interval_of(&known.samples, configuration)?;
         stored_bytes.get_or_insert(intervals.stored_bytes.p50);
         Ok(Foreseen {
-            seconds: known.factor.of(intervals.seconds),
-            limit: predict(&known.path, configuration)?.limit,
+            seconds: intervals.seconds,
+            limit: known.foresee(configuration)?.limit,
             cpu_seconds: intervals.cpu_seconds.p50,
         })
     };

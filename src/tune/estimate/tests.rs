@@ -1,18 +1,23 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::tune::model::{Besides, Buffers, Ceiling, Direction};
+use crate::tune::model::{Besides, Buffers, Ceiling, Direction, predict};
 
 const MIB: f64 = 1048576.0;
 
 /// Reads 400 MiB/s, writes `media` MiB/s; everything else costs nothing.
 fn known(media: f64) -> Known {
+    known_to_take(media, 1.0)
+}
+
+/// The same of hardware that earlier runs have shown to take so many times as long.
+fn known_to_take(media: f64, slowness: f64) -> Known {
     let mut path = Path::unlimited(2.0);
     path.database.read = Ceiling::total(400.0 * MIB);
     path.database.write = Ceiling::total(400.0 * MIB);
     path.media.write = Ceiling::total(media * MIB);
     path.media.read = Ceiling::total(media * MIB);
     path.evenness = 1.0;
-    Known::new(path, &[], Factor { middle: 1.0, deviation: 0.0, runs: 0 }).unwrap()
+    Known::new(path, &[], Factor { middle: slowness, deviation: 0.0, runs: 0 }).unwrap()
 }
 
 fn configuration(direction: Direction, mib: f64) -> Configuration {
@@ -150,4 +155,95 @@ fn a_throttle_for_a_share_of_the_processors_keeps_that_share() {
     let slow = glance(&known, slow, By::Backup).unwrap().unwrap();
     assert!((slow.cpu_share - 0.1).abs() < 0.005, "{slow:?}");
     assert_eq!(glance(&known, Candidate { restore: None, ..candidate(1.0, 1) }, By::Both).unwrap(), None);
+}
+
+#[test]
+fn a_faster_device_helps_a_job_on_one_device_beyond_two() {
+    let mut known = known(400.0);
+    known.path.simultaneous = Some(1.0);
+    let backup = configuration(Direction::Backup, 1000.0);
+    let now = predict(&known.path, &backup).unwrap();
+    assert_eq!((now.limit, now.seconds.round()), (Limit::SharedDevice, 5.0));
+    let ten_times = wanted(&known, &backup, 5.0, 0.5).unwrap().unwrap();
+    assert_eq!(ten_times.iter().map(|step| step.limit).collect::<Vec<_>>(), [Limit::SharedDevice]);
+    let Wanted { factor, value, unit, .. } = ten_times[0];
+    assert!((9.9..10.6).contains(&factor), "{ten_times:?}");
+    assert!((value / (400.0 * MIB) / factor - 1.0).abs() < 1e-9 && unit == "bytes/s", "{ten_times:?}");
+}
+
+#[test]
+fn more_processors_come_with_workers_and_their_buffers() {
+    let mut known = known(400.0);
+    known.path.machine.checksum = 0.1 / MIB;
+    let backup = configuration(Direction::Backup, 1000.0);
+    for buffers in [Buffers::Through(32), Buffers::Split { input: 8, output: 8 }] {
+        let backup = Configuration { buffers, ..backup.clone() };
+        let now = predict(&known.path, &backup).unwrap().seconds;
+        let eight_times = wanted(&known, &backup, now, now / 8.0).unwrap().unwrap();
+        let factor: f64 = eight_times.iter().map(|step| step.factor).product();
+        assert!((7.9..8.5).contains(&factor), "{eight_times:?}");
+        let last = eight_times.last().unwrap();
+        assert!((15.8..17.0).contains(&last.value) && last.unit == "1", "processors: {eight_times:?}");
+    }
+}
+
+fn is_about(seconds: f64, expected: f64) -> bool {
+    (seconds / expected - 1.0).abs() < 0.005
+}
+
+#[test]
+fn a_throttle_lets_pass_what_it_says_whatever_history_says_of_the_hardware() {
+    // 1,000 MiB, of which the media take 100 MiB/s by the model, and 200 or 50 as earlier runs have shown.
+    for (slowness, throttle, seconds, limit) in [
+        (1.0, 10.0, 100.0, Limit::Throttle),
+        (0.5, 10.0, 100.0, Limit::Throttle),
+        (2.0, 10.0, 100.0, Limit::Throttle),
+        (0.5, 150.0, 1000.0 / 150.0, Limit::Throttle),
+        (2.0, 80.0, 20.0, Limit::Media),
+        (0.5, 500.0, 5.0, Limit::Media),
+        (2.0, 500.0, 20.0, Limit::Media),
+    ] {
+        let known = known_to_take(100.0, slowness);
+        let backup = Configuration { throttle: Some(throttle * MIB), ..configuration(Direction::Backup, 1000.0) };
+        let candidate = Candidate { backup: Some(backup.clone()), ..candidate(1000.0, 1) };
+        let made = estimate(&known, &candidate).unwrap();
+        let foreseen = made.backup.unwrap();
+        let case = format!("hardware {slowness} times as slow, throttle {throttle}: {foreseen:?}");
+        assert!(is_about(foreseen.seconds.p50, seconds) && foreseen.limit == limit, "{case}");
+        assert!(foreseen.seconds.p10 >= 1000.0 / throttle * 0.9999, "{case}");
+        let restored = made.restore.unwrap().seconds.p50;
+        assert!(is_about(restored, 10.0 * slowness), "of the restore, which has none: {restored}");
+        let glance = glance(&known, candidate, By::Backup).unwrap().unwrap().seconds;
+        assert!(is_about(glance, seconds), "at a glance {glance}; {case}");
+        let steps = Steps { differential: false, log: false };
+        let down = cutover(&known, &backup, &configuration(Direction::Restore, 1000.0), steps, 1.0).unwrap().downtime;
+        assert!(is_about(down.p50, seconds + restored), "moved in {down:?}; {case}");
+    }
+}
+
+#[test]
+fn how_wrong_the_model_may_be_of_the_hardware_widens_no_job_that_its_throttle_limits() {
+    let path = known(100.0).path;
+    let known = Known::new(path, &[], Factor { middle: 1.2, deviation: 0.15, runs: 3 }).unwrap();
+    let of = |throttle: Option<f64>| {
+        let backup = Configuration { throttle, ..configuration(Direction::Backup, 1000.0) };
+        estimate(&known, &Candidate { backup: Some(backup), ..candidate(1000.0, 1) }).unwrap().backup.unwrap().seconds
+    };
+    let (free, slow) = (of(None), of(Some(20.0 * MIB)));
+    assert!(is_about(free.p50, 12.0) && free.p90 / free.p10 > 1.3, "{free:?}");
+    assert!(is_about(slow.p10, 50.0) && is_about(slow.p90, 50.0), "{slow:?}");
+}
+
+#[test]
+fn a_log_may_be_longer_than_its_database_and_a_differential_not() {
+    let known = known(100.0);
+    let (backup, restore) = (configuration(Direction::Backup, 1000.0), configuration(Direction::Restore, 1000.0));
+    let of =
+        |steps: &str, rate: f64| cutover(&known, &backup, &restore, Steps::parse(steps).unwrap(), rate * MIB).unwrap();
+    // The full takes 20 s, in which 2,000 MiB change.
+    let log = of("full+log", 100.0);
+    assert!((log.last_bytes.p50 / MIB - 2000.0).abs() < 5.0 && (log.downtime.p50 - 40.0).abs() < 0.1, "{log:?}");
+    assert!((log.moved / MIB - 50.0).abs() < 0.1, "backup and restore one after the other: {log:?}");
+    let differential = of("full+diff", 100.0);
+    assert!((differential.last_bytes.p50 / MIB - 1000.0).abs() < 0.1, "{differential:?}");
 }

@@ -3,7 +3,7 @@
 use super::configuration::Configuration;
 use super::parameter::Parameter;
 use super::path::Path;
-use super::predict::{Unpredictable, predict};
+use super::predict::{Unpredictable, predict_slowed};
 
 /// Samples of an interval: the scatter of a P10 of so many is 2 % of the spread.
 pub const SAMPLES: usize = 1024;
@@ -71,13 +71,13 @@ pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
     all
 }
 
-/// A path as it may be, and the factor of the model itself on seconds.
+/// A path as it may be, and how wrong the model may be of it.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// With every uncertain parameter drawn.
     pub path: Path,
-    /// What predicted seconds are multiplied by.
-    pub factor: f64,
+    /// How many times as long as the model says its hardware takes for everything.
+    pub slowness: f64,
 }
 
 /// [`SAMPLES`] paths. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a fit's residuals.
@@ -99,7 +99,7 @@ pub fn samples(path: &Path, uncertain: &[Uncertain], model_deviation: f64) -> Re
             let most = path.codec(&codec.name).map_or(MOST_STORED, |known| known.stored_share.max(MOST_STORED));
             codec.stored_share = codec.stored_share.min(most);
         }
-        Sample { path: sampled, factor: factors[uncertain.len()] }
+        Sample { path: sampled, slowness: factors[uncertain.len()] }
     };
     Ok(factors(&deviations).into_iter().map(sampled).collect())
 }
@@ -120,12 +120,12 @@ pub fn interval(
 /// The intervals of `configuration` over paths that were drawn before.
 ///
 /// # Errors
-/// As [`predict`]; also where a parameter leaves what is possible by its uncertainty alone.
+/// As [`predict_slowed`]; also where a parameter leaves what is possible by its uncertainty alone.
 pub fn interval_of(samples: &[Sample], configuration: &Configuration) -> Result<Intervals, Unpredictable> {
     let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
-    for Sample { path, factor } in samples {
-        let foreseen = predict(path, configuration)?;
-        seconds.push(foreseen.seconds * factor);
+    for Sample { path, slowness } in samples {
+        let foreseen = predict_slowed(path, configuration, *slowness)?;
+        seconds.push(foreseen.seconds);
         stored.push(foreseen.stored_bytes);
         cpu.push(foreseen.cpu_seconds);
     }

@@ -32,7 +32,7 @@ pub use headroom::Headroom;
 pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};
 pub use parameter::{CeilingPart, Parameter};
 pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
-pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict};
+pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict, predict_slowed};
 pub use requests::{Asking, Measured, Requests};
 pub use roofline::{Roofline, roofline};
 pub use stations::Limit;

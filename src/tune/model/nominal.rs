@@ -15,8 +15,12 @@ const GP2_OPERATIONS: (f64, f64) = (100.0, 16_000.0);
 const GP2_BURST_OPERATIONS: f64 = 3_000.0;
 /// Operations of credit in a full bucket.
 const GP2_CREDIT_OPERATIONS: f64 = 5_400_000.0;
-/// Bytes per second of a gp2 volume of 334 GiB and more.
+/// Bytes per second of a gp2 volume at the most, while it has credit; from 334 GiB on its operations give that for good.
 const GP2_MOST: f64 = 250.0 * MIB;
+/// GiB of the largest gp2 volume that has a lower ceiling…
+const GP2_SMALL_GIB: f64 = 170.0;
+/// …of so many bytes per second.
+const GP2_SMALL_MOST: f64 = 128.0 * MIB;
 /// Bytes of the largest operation that counts as one.
 const OPERATION: f64 = 256.0 * KIB;
 
@@ -31,8 +35,9 @@ const IO1_MOST: f64 = 1000.0 * MIB;
 /// A gp2 volume of `gib` GiB, whose bucket is full.
 pub fn gp2(gib: f64) -> Ceiling {
     let base = (gib * GP2_PER_GIB).clamp(GP2_OPERATIONS.0, GP2_OPERATIONS.1);
-    let total_rate = (base * OPERATION).min(GP2_MOST);
-    let burst_rate = (GP2_BURST_OPERATIONS * OPERATION).min(GP2_MOST);
+    let most = if gib > GP2_SMALL_GIB { GP2_MOST } else { GP2_SMALL_MOST };
+    let total_rate = (base * OPERATION).min(most);
+    let burst_rate = (GP2_BURST_OPERATIONS * OPERATION).min(most);
     // Large operations reach the ceiling in bytes long before that in operations: then there is nothing to burst to.
     let burst =
         (burst_rate > total_rate).then_some(Burst { rate: burst_rate, credit: GP2_CREDIT_OPERATIONS * OPERATION });
@@ -63,6 +68,14 @@ mod tests {
     fn a_small_volume_bursts() {
         let small = gp2(100.0);
         assert_eq!(small.total_rate, 300.0 * OPERATION);
-        assert_eq!(small.burst.unwrap().rate, 250.0 * MIB);
+        assert_eq!(small.burst.unwrap().rate, 128.0 * MIB);
+    }
+
+    #[test]
+    fn a_gp2_volume_has_128_mib_a_second_up_to_170_gib_and_250_above() {
+        let burst = |gib| gp2(gib).burst.map(|burst| burst.rate / MIB);
+        assert_eq!((burst(1.0), burst(170.0)), (Some(128.0), Some(128.0)));
+        assert_eq!((burst(171.0), burst(333.0)), (Some(250.0), Some(250.0)));
+        assert_eq!((burst(334.0), gp2(334.0).total_rate), (None, 250.0 * MIB), "with credit or without");
     }
 }

@@ -127,6 +127,27 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     })
 }
 
+/// The prediction where the hardware takes `slowness` times as long for everything as `path` says. A throttle is none of it: in the hardware's own
+/// time, which goes so many times as slowly, it lets so many times as many bytes pass.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_slowed(path: &Path, configuration: &Configuration, slowness: f64) -> Result<Prediction, Unpredictable> {
+    let made = match configuration.throttle {
+        None => predict(path, configuration)?,
+        Some(rate) => predict(path, &Configuration { throttle: Some(rate * slowness), ..configuration.clone() })?,
+    };
+    let slowed =
+        |phase: &Phase| Phase { seconds: phase.seconds * slowness, rate: phase.rate / slowness, limit: phase.limit };
+    Ok(Prediction {
+        seconds: made.seconds * slowness,
+        rate: made.rate / slowness,
+        fixed_seconds: made.fixed_seconds * slowness,
+        phases: made.phases.iter().map(slowed).collect(),
+        ..made
+    })
+}
+
 /// Seconds of the files that are opened or made, besides those of their bytes.
 fn seconds_of_files(path: &Path, configuration: &Configuration) -> f64 {
     let each = match configuration.direction {

@@ -5,7 +5,8 @@ use fullbore_core::io::directory_of;
 use fullbore_core::{Error, Result};
 use jiff::Timestamp;
 
-use super::path::{Asked, Calibrated, cells_that_count, resolved};
+use super::path::{Asked, Calibrated, cells_that_count};
+use super::whose::resolved;
 use super::{Machine, Profile, Way, directory, load};
 
 /// What a profile is called that was given no name.
@@ -42,6 +43,11 @@ impl Whereabouts {
             Self::At(name) => Some(name),
             Self::Nowhere | Self::Unknown => None,
         }
+    }
+
+    /// Its name without symbolic links, as far as it exists; a URL as it is.
+    pub fn real(&self) -> Option<String> {
+        self.name().map(|name| resolved(name).0.display().to_string())
     }
 
     /// The file system's device number now; nothing of what is in a store or nowhere.

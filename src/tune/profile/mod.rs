@@ -10,6 +10,7 @@ mod path;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod whose;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,7 @@
 //! From a profile to the path of the throughput model (`docs/CALIBRATION.md`, section 4).
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
 use fullbore_core::plan::FIXED_MEMORY;
 use fullbore_core::sink::LEAST_PART;
@@ -37,6 +36,14 @@ pub struct Asked<'a> {
     pub transfer_bytes: u64,
 }
 
+impl Asked<'_> {
+    /// In how many files the database is, at most: one that is a file is in no more, however many threads use it.
+    fn database_files(&self) -> u64 {
+        let files = self.database.iter().filter(|path| FilePath::new(path).is_file()).count();
+        if files == self.database.len() { files.max(1) as u64 } else { u64::MAX }
+    }
+}
+
 /// A path, and how well it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibrated {
@@ -46,6 +53,8 @@ pub struct Calibrated {
     pub uncertain: Vec<Uncertain>,
     /// What was not measured, and has no limit in the path: one line each.
     pub unknown: Vec<String>,
+    /// Why some of it may be of another disk: one line each.
+    pub doubts: Vec<String>,
 }
 
 /// One direction of one place.
@@ -63,13 +72,14 @@ struct Measured {
 impl Profile {
     /// The path between a database and media.
     pub fn path(&self, asked: &Asked<'_>) -> Calibrated {
-        let mut made =
-            Calibrated { path: Path::unlimited(self.machine.cores as f64), uncertain: Vec::new(), unknown: Vec::new() };
+        let path = Path::unlimited(self.machine.cores as f64);
+        let mut made = Calibrated { path, uncertain: Vec::new(), unknown: Vec::new(), doubts: Vec::new() };
         let mut used = BTreeMap::new();
         for (side, places) in [(Side::Database, asked.database), (Side::Media, asked.media)] {
             for way in [Way::Read, Way::Write] {
-                let found = self.places_for(places, way, &mut made.unknown);
-                self.add_side(&mut made, side, way, &found, asked.transfer_bytes);
+                let found = self.places_for(places, way, &mut made);
+                let files = if side == Side::Database { asked.database_files() } else { u64::MAX };
+                self.add_side(&mut made, (side, files), way, &found, asked.transfer_bytes);
                 used.insert((side == Side::Database, way == Way::Read), found);
             }
         }
@@ -83,42 +93,28 @@ impl Profile {
         made
     }
 
-    /// Where each of these was measured in that direction; what was not is told.
-    fn places_for(&self, asked: &[&str], way: Way, unknown: &mut Vec<String>) -> Vec<usize> {
+    /// Where each of these was measured in that direction; what was not is told, and what may have been another disk.
+    fn places_for(&self, asked: &[&str], way: Way, made: &mut Calibrated) -> Vec<usize> {
         let mut found = Vec::new();
         for path in asked {
+            // A place that was written was measured in both directions, and is doubted once.
+            made.doubts.extend(self.doubt(path, way).filter(|doubt| !made.doubts.contains(doubt)));
             match self.place_for(path, way) {
                 Some(at) if found.contains(&at) => {}
                 Some(at) => found.push(at),
                 None => {
                     let (verb, flag) = if way == Way::Read { ("reading", "--read") } else { ("writing", "--write") };
-                    unknown.push(format!("{verb} `{path}` was not measured: fullbore calibrate {flag} {path}"));
+                    made.unknown.push(format!("{verb} `{path}` was not measured: fullbore calibrate {flag} {path}"));
                 }
             }
         }
         found
     }
 
-    /// The place that tells about a path: by its name, else by its device.
-    pub(super) fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
-        let (real, device) = resolved(asked);
-        let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
-        let kinship = |place: &Place| {
-            let (one, other) = (FilePath::new(&place.path), real.as_path());
-            if one.starts_with(other) || other.starts_with(one) {
-                // The nearest name counts.
-                return Some(1 + one.components().count().min(other.components().count()));
-            }
-            (device.is_some() && device == place.device).then_some(0)
-        };
-        let places = self.places.iter().enumerate().filter(|(_, place)| measured(place));
-        let known = places.filter_map(|(at, place)| Some((kinship(place)?, std::cmp::Reverse(at))));
-        known.max().map(|(_, std::cmp::Reverse(at))| at)
-    }
-
-    fn add_side(&self, made: &mut Calibrated, side: Side, way: Way, places: &[usize], transfer: u64) {
+    /// `files`: in how many the bytes of that side are, at most.
+    fn add_side(&self, made: &mut Calibrated, (side, files): (Side, u64), way: Way, places: &[usize], transfer: u64) {
         let measured: Vec<(usize, Measured)> =
-            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, transfer)?))).collect();
+            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, files, transfer)?))).collect();
         if measured.is_empty() {
             return;
         }
@@ -300,11 +296,14 @@ fn request(cell: &Cell) -> Request {
     Request { asking: Asking { bytes, in_flight, streams }, rate: cell.rate() }
 }
 
-/// `transfer` is that of operations on files. A store is asked for parts and ranges, whatever a buffer is, and has no cap of their number: there are
-/// larger ones.
-fn measured(place: &Place, way: Way, transfer: u64) -> Option<Measured> {
+/// `files` are those that the bytes are in, at most; `transfer` is that of operations on them. A store is asked for parts and ranges, whatever a buffer
+/// is, and has no cap of their number: there are larger ones.
+fn measured(place: &Place, way: Way, files: u64, transfer: u64) -> Option<Measured> {
     let (transfer, largest) = if place.is_in_store() { (LEAST_PART, u64::MAX) } else { (transfer, transfer) };
-    let cells = cells_that_count(place, way);
+    let mut cells = cells_that_count(place, way);
+    if cells.iter().any(|cell| cell.shape.streams <= files) {
+        cells.retain(|cell| cell.shape.streams <= files);
+    }
     let of_bytes = place.cells.iter().filter(|cell| cell.shape.way == way && cell.shape.order != Order::Files);
     let deviation = deviation_of(of_bytes.map(|cell| &cell.rounds));
     let total_rate = ceiling(&cells, largest)?;
@@ -384,20 +383,4 @@ fn model_way(way: Way) -> ModelWay {
         Way::Read => ModelWay::Read,
         Way::Write => ModelWay::Write,
     }
-}
-
-/// A path without symbolic links, as far as it exists, and the device it is on; a URL as it is.
-pub(crate) fn resolved(text: &str) -> (PathBuf, Option<u64>) {
-    if text.contains("://") {
-        return (PathBuf::from(text), None);
-    }
-    let path = FilePath::new(text);
-    let there = path.ancestors().find_map(|part| {
-        let part = if part.as_os_str().is_empty() { FilePath::new(".") } else { part };
-        part.canonicalize().ok().map(|real| (part, real))
-    });
-    let Some((part, real)) = there else { return (path.to_owned(), None) };
-    let device = std::fs::metadata(&real).ok().map(|metadata| metadata.dev());
-    let rest = path.strip_prefix(part).ok().filter(|rest| !rest.as_os_str().is_empty());
-    (rest.map_or(real.clone(), |rest| real.join(rest)), device)
 }

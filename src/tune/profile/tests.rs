@@ -131,6 +131,22 @@ fn a_round_that_is_too_fast_by_chance_is_not_the_ceiling_but_one_way_that_is_fas
 }
 
 #[test]
+fn a_database_in_one_file_is_no_faster_than_one_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut profile = profile();
+    profile.places[0].path = file.path().display().to_string();
+    profile.places[0].cells =
+        vec![cell(Way::Read, (MIB, 4, 1), &[200.0 * MB; 2]), cell(Way::Read, (MIB, 4, 4), &[300.0 * MB; 2])];
+    let read = |database: &str| {
+        let asked = Asked { database: &[database], media: &["/nowhere/a"], transfer_bytes: MIB };
+        profile.path(&asked).path.database.read.total_rate
+    };
+    assert!(near(read(&profile.places[0].path), 200.0 * MB));
+    let directory = file.path().parent().unwrap().display().to_string();
+    assert!(near(read(&directory), 300.0 * MB), "one in many files");
+}
+
+#[test]
 fn a_volume_with_a_cap_of_operations_is_slower_in_small_ones() {
     let cells = || {
         vec![

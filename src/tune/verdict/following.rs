@@ -55,6 +55,15 @@ impl Stretch {
         2.0 * self.late_bytes <= self.bytes
     }
 
+    /// What held the follower up: the database, while it mostly waits for that; else the stage that is busiest while it makes sets.
+    pub fn limit(&self) -> &'static str {
+        match (self.busy_share() < MOST, self.busiest) {
+            (true, _) => "source",
+            (false, Some((stage, _))) => stage,
+            (false, None) => "fixed costs",
+        }
+    }
+
     /// It in words.
     pub fn line(&self) -> String {
         let busiest = self.busiest_share();
@@ -202,6 +211,14 @@ mod tests {
         assert!(verdict.why.contains("while sets were made: busy most of its time (source"), "{}", verdict.why);
         let many_small_ones = judged([0.1, 0.1, 0.1], &Stretch { making_s: 20.0, ..run(20.5) });
         assert_eq!(many_small_ones.name, "fixed costs");
+    }
+
+    #[test]
+    fn what_holds_it_up_is_told_of_each_stretch() {
+        assert_eq!(run(100.0).limit(), "source", "it waits for the database");
+        assert_eq!(run(10.5).limit(), "sink");
+        assert_eq!(Stretch { busiest: None, ..run(10.5) }.limit(), "fixed costs");
+        assert_eq!(Stretch::default().limit(), "source");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Known {
     pub directories: Vec<String>,
     /// Other directories that were measured.
     pub elsewhere: Vec<Elsewhere>,
+    /// Why some of it may be of another disk: one line each.
+    pub doubts: Vec<String>,
 }
 
 /// A directory for families that the job has not used: on a device of its own, with room for them.

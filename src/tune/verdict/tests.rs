@@ -12,7 +12,13 @@ pub(super) const MIB: f64 = 1_048_576.0;
 /// A thread: seconds busy, starved, blocked.
 fn thread(bytes: f64, busy: f64, starved: f64, blocked: f64) -> Account {
     let seconds = Duration::from_secs_f64;
-    Account { bytes: bytes as u64, busy: seconds(busy), starved: seconds(starved), blocked: seconds(blocked) }
+    Account {
+        bytes: bytes as u64,
+        unread: 0,
+        busy: seconds(busy),
+        starved: seconds(starved),
+        blocked: seconds(blocked),
+    }
 }
 
 /// Threads that share out the bytes evenly, each busy for that share of ten seconds and waiting for the rest of them.
@@ -289,7 +295,16 @@ pub(super) fn known() -> Known {
     let directories = (1..=4).map(|family| format!("mnt/{family}")).collect();
     let database = Headroom { devices: 1, streams: 1.5, noise: 1.05 };
     let media = Headroom { devices: 4, streams: 2.0, noise: 1.05 };
-    Known { profile: "night".into(), path, whole: true, database, media, directories, elsewhere: Vec::new() }
+    Known {
+        profile: "night".into(),
+        path,
+        whole: true,
+        database,
+        media,
+        directories,
+        elsewhere: Vec::new(),
+        doubts: Vec::new(),
+    }
 }
 
 fn lines_of(evidence: &Evidence<'_>) -> Vec<String> {

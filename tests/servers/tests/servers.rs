@@ -5,9 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, wait_until};
 
 /// Runs statements over TCP with TLS; the server's certificate is checked by its authority if there is one, otherwise
 /// by the password.
@@ -26,14 +25,6 @@ fn over_tls(server: &Server, statements: &str) -> String {
 fn alive(pid: u32) -> bool {
     // A process that has ended and was not waited for is not alive.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !reached() {
-        assert!(started.elapsed() < Duration::from_secs(20), "after 20 s still not: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn script(arguments: &[&str]) -> Command {
@@ -218,17 +209,17 @@ fn no_server_is_left_when_its_owner_its_supervisor_or_its_directory_is_gone() {
     let (server, supervisor) = start_for(&killed, &place);
     killed.kill().unwrap();
     killed.wait().unwrap();
-    until("the server ended with its owner", || !alive(server) && !alive(supervisor));
-    until("the directory is removed", || !place.exists());
+    wait_until("the server ended with its owner", || !alive(server) && !alive(supervisor));
+    wait_until("the directory is removed", || !place.exists());
 
     let mut owner = owner();
     let (server, supervisor) = start_for(&owner, &place);
     Command::new("kill").args(["-KILL", &supervisor.to_string()]).status().unwrap();
-    until("the server ended with its supervisor", || !alive(server));
+    wait_until("the server ended with its supervisor", || !alive(server));
 
     let (server, supervisor) = start_for(&owner, &place);
     fs::rename(&place, folder.path().join("two")).unwrap();
-    until("the server ended with its directory", || !alive(server) && !alive(supervisor));
+    wait_until("the server ended with its directory", || !alive(server) && !alive(supervisor));
     owner.kill().unwrap();
     owner.wait().unwrap();
 }

@@ -73,8 +73,15 @@ impl Reader for PacedReader<'_> {
     fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let extent = self.reader.next(buffer)?;
         if let Some(extent) = extent {
-            self.volume.pass(u64::from(extent.length), 1, self.halt)?;
+            let read = u64::from(extent.length).saturating_sub(self.reader.unread());
+            if read > 0 {
+                self.volume.pass(read, 1, self.halt)?;
+            }
         }
         Ok(extent)
+    }
+
+    fn unread(&self) -> u64 {
+        self.reader.unread()
     }
 }

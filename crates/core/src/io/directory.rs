@@ -1,8 +1,9 @@
 //! What is done to a directory: names that appear durably and never replace another, and the room that is left.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
 use rustix::io::Errno;
@@ -57,6 +58,27 @@ pub fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The absolute path without links, `.` and `..`, as far as it exists; what is yet to be made by its words. So it is the same before and after that
+/// is made, and by whichever name it is called.
+///
+/// # Errors
+/// The path is empty, or relative to a working directory that is gone.
+pub fn real_path(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let mut real = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            // The parent of what is resolved by now: no link is left that `..` could mean something else behind.
+            Component::ParentDir => drop(real.pop()),
+            other => real.push::<&OsStr>(other.as_ref()),
+        }
+        if let Ok(resolved) = real.canonicalize() {
+            real = resolved;
+        }
+    }
+    Ok(real)
+}
+
 /// Bytes that this user may still write to the file system that holds `path`.
 pub fn free_space(path: &Path) -> Result<u64> {
     let stat = statvfs(path)
@@ -86,6 +108,34 @@ mod tests {
             assert!(b.exists());
             sync_directory(directory.path()).unwrap();
         }
+    }
+
+    #[test]
+    fn a_path_has_one_real_name_before_and_after_it_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/inner")).unwrap();
+        std::os::unix::fs::symlink("real/inner", root.join("link")).unwrap();
+        std::os::unix::fs::symlink(&root, root.join("real/up")).unwrap();
+        let named = |name: &str| real_path(&root.join(name)).unwrap();
+        assert_eq!(named("link/new/file"), root.join("real/inner/new/file"));
+        assert_eq!(named("link/../new"), root.join("real/new"), "the parent of what the link leads to");
+        assert_eq!(named("gone/../link/./new"), root.join("real/inner/new"), "a link behind what does not exist");
+        assert_eq!(named("gone/../real/up/gone/../gone"), root.join("gone"));
+        fs::create_dir_all(root.join("link/new/file")).unwrap();
+        assert_eq!(named("link/new/file"), root.join("real/inner/new/file"));
+        assert_eq!(real_path(Path::new("/../..")).unwrap(), Path::new("/"));
+        assert!(real_path(Path::new("")).is_err());
+    }
+
+    #[test]
+    fn a_relative_path_that_does_not_exist_is_in_the_working_directory() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        for name in ["gone", "./gone", "gone/../gone", "gone/"] {
+            assert_eq!(real_path(Path::new(name)).unwrap(), here.join("gone"), "{name}");
+        }
+        assert_eq!(real_path(Path::new("gone/inner")).unwrap(), here.join("gone/inner"));
+        assert_eq!(real_path(Path::new(".")).unwrap(), here);
     }
 
     #[test]

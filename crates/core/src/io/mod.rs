@@ -1,6 +1,7 @@
-//! The only module with `unsafe`: aligned memory and io_uring; and with them everything that touches a file
+//! The only module with `unsafe`: aligned memory, io_uring and what a child does before it begins; and with them everything that touches a file
 //! descriptor: opening files for direct I/O, queues of reads and writes, durable names in a directory.
 
+mod child;
 mod directory;
 mod file;
 mod holes;
@@ -14,7 +15,8 @@ mod small_file;
 
 use crate::error::{Error, Result};
 
-pub use directory::{directory_of, free_space, rename_noreplace, sync_directory};
+pub use child::end_with_this_thread;
+pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, longest_data};
 pub use latency::Latency;

@@ -39,9 +39,12 @@ impl Reading<'_> {
             clock.lap(Spent::Blocked);
             let Some(extent) = reader.next(&mut buffer[PADDED_HEAD..])? else { return Ok(()) };
             clock.lap(Spent::Busy);
-            clock.pass(u64::from(extent.length));
+            let length = u64::from(extent.length);
+            let unread = reader.unread().min(length);
+            clock.pass(length);
+            clock.pass_unread(unread);
             if let Some(throttle) = self.throttle {
-                throttle.pass(u64::from(extent.length));
+                throttle.pass(length - unread);
             }
             self.layers.enter(extent.layer, self.halt)?;
             self.filled.send(Filled { buffer, extent }).map_err(|_| Error::Halted)?;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -41,6 +41,8 @@ pub struct Bucket {
     name: BucketName,
     pub(super) client: Client,
     pub(super) control: Arc<Control>,
+    /// Whether objects can be locked here, once it was asked; nothing where it may not be.
+    pub(super) locks: OnceLock<Option<bool>>,
     handle: Handle,
 }
 
@@ -149,7 +151,7 @@ fn manner(patience: Duration) -> Manner {
 impl Bucket {
     pub(super) fn open(name: &BucketName, control: Arc<Control>, handle: Handle) -> Result<Self> {
         let client = Client::open(name, &control, &manner(control.patience))?;
-        Ok(Self { name: name.clone(), client, control, handle })
+        Ok(Self { name: name.clone(), client, control, locks: OnceLock::new(), handle })
     }
 
     /// The most parts that an object may have here.

@@ -6,9 +6,7 @@ use object_store::signer::Method;
 
 use super::bucket::{Bucket, persistently};
 use super::explained;
-use super::signed::{
-    Answer, UnfinishedUpload, UploadedPart, element, goes_on, no_bucket, parts, refusal, tags, uploads,
-};
+use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, goes_on, parts, refusal, tags, uploads};
 use crate::error::{Error, Result};
 
 use super::Upload;
@@ -22,8 +20,10 @@ pub struct Kept {
     pub encryption: Option<String>,
     /// `GOVERNANCE` or `COMPLIANCE`, and until when.
     pub lock: Option<(String, Timestamp)>,
-    /// Locked until somebody lifts it.
-    pub legal_hold: bool,
+    /// Locked until somebody lifts it; nothing where the store does not say.
+    pub legal_hold: Option<bool>,
+    /// Which version of the object this is, where the bucket has versions.
+    pub version: Option<String>,
     /// The store's clock.
     pub now: Option<Timestamp>,
 }
@@ -40,18 +40,25 @@ impl Bucket {
         persistently(self.control.patience, || self.client.tell(method.clone(), &path, query, body)).await
     }
 
-    fn tells(&self, key: &str, method: Method, query: &[(&str, &str)], action: &str) -> Result<Answer> {
+    pub(super) fn tells(&self, key: &str, method: Method, query: &[(&str, &str)], action: &str) -> Result<Answer> {
         self.tells_of(key, method, query, "", action)
     }
 
-    fn tells_of(&self, key: &str, method: Method, query: &[(&str, &str)], body: &str, action: &str) -> Result<Answer> {
+    pub(super) fn tells_of(
+        &self,
+        key: &str,
+        method: Method,
+        query: &[(&str, &str)],
+        body: &str,
+        action: &str,
+    ) -> Result<Answer> {
         let thing = if key.is_empty() { self.shown() } else { self.url(key) };
         let told =
             async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
         self.ask(key, told)
     }
 
-    fn must(&self, key: &str, answer: Answer, action: &str) -> Result<Answer> {
+    pub(super) fn must(&self, key: &str, answer: Answer, action: &str) -> Result<Answer> {
         if answer.is_success() {
             return Ok(answer);
         }
@@ -74,74 +81,10 @@ impl Bucket {
         Ok(Some(Kept {
             encryption: text("x-amz-server-side-encryption"),
             lock: text("x-amz-object-lock-mode").zip(until),
-            legal_hold: head.header("x-amz-object-lock-legal-hold") == Some("ON"),
+            legal_hold: head.header("x-amz-object-lock-legal-hold").map(|hold| hold == "ON"),
+            version: text("x-amz-version-id"),
             now: head.date(),
         }))
-    }
-
-    /// The lock of an object; some stores do not tell of it in a HEAD.
-    fn retention(&self, key: &str) -> Result<Option<(String, Timestamp)>> {
-        let answer = self.tells(key, Method::GET, &[("retention", "")], "ask for the lock of")?;
-        if answer.status == 404 || answer.status == 400 || answer.status == 501 {
-            return Ok(None);
-        }
-        let body = self.must(key, answer, "ask for the lock of")?.body;
-        let until = element(&body, "RetainUntilDate").and_then(|until| until.parse().ok());
-        Ok(element(&body, "Mode").zip(until))
-    }
-
-    /// Refuses to replace what is locked: the store would keep both, or neither let it be replaced nor say so before the end.
-    pub fn refuse_locked(&self, key: &str) -> Result<()> {
-        let Some(kept) = self.kept(key)? else { return Ok(()) };
-        let now = kept.now.unwrap_or_else(Timestamp::now);
-        let why = match kept.lock {
-            Some((mode, until)) if until > now => format!("is locked until {until} ({mode})"),
-            _ if kept.legal_hold => "is under a legal hold".to_owned(),
-            _ => return Ok(()),
-        };
-        Err(Error::refused(self.url(key), why, "name another key; --init replaces nothing that is locked"))
-    }
-
-    /// Until when an object may not be removed; nothing if it may, or is not there. A legal hold has no end.
-    pub fn locked_until(&self, key: &str) -> Result<Option<Timestamp>> {
-        let Some(kept) = self.kept(key)? else { return Ok(None) };
-        if kept.legal_hold {
-            return Ok(Some(Timestamp::MAX));
-        }
-        let now = kept.now.unwrap_or_else(Timestamp::now);
-        Ok(kept.lock.map(|(_, until)| until).filter(|&until| until > now))
-    }
-
-    /// Locks an object for as long as new ones are locked, unless it is locked for longer: what stands on it must not outlive it. True when its
-    /// lock was made longer. Without a lock for new ones nothing is done.
-    ///
-    /// # Errors
-    /// The object is not there, or the store does not lock it; the account needs `s3:PutObjectRetention`.
-    pub fn extend_lock(&self, key: &str) -> Result<bool> {
-        let Some(asked) = self.control.lock() else { return Ok(false) };
-        let action = "make the lock longer of";
-        let now = self.retention(key)?;
-        if now.as_ref().is_some_and(|(_, until)| *until >= asked.until) {
-            return Ok(false);
-        }
-        // Nobody may weaken a lock, and who has it stronger wants it so.
-        let is_stronger = |(mode, _): &(String, Timestamp)| mode.eq_ignore_ascii_case("COMPLIANCE");
-        let mode = now.filter(is_stronger).map_or_else(|| asked.mode.to_string(), |(mode, _)| mode);
-        let body = format!(
-            "<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>{mode}</Mode>\
-             <RetainUntilDate>{}</RetainUntilDate></Retention>",
-            asked.until
-        );
-        let answer = self.tells_of(key, Method::PUT, &[("retention", "")], &body, action)?;
-        self.must(key, answer, action)?;
-        match self.retention(key)? {
-            Some((_, until)) if until >= asked.until => Ok(true),
-            shown => {
-                let shown = shown.map_or_else(|| "no lock".to_owned(), |(mode, until)| format!("{mode} until {until}"));
-                let why = format!("was to be locked until {}, and the store shows {shown}", asked.until);
-                Err(Error::refused(self.url(key), why, "use a store that keeps Object Lock, or leave --lock-until out"))
-            }
-        }
     }
 
     /// What of class and tags an object was to have and does not: they cost money, not data, so that this is no error. Nothing that the store
@@ -177,34 +120,6 @@ impl Bucket {
             }
         }
         Ok(differs)
-    }
-
-    /// Refuses a lock in a bucket that has none, before anything is written.
-    pub(crate) fn check_lockable(&self) -> Result<()> {
-        let Some(lock) = self.control.lock() else { return Ok(()) };
-        let answer = self.tells("", Method::GET, &[("object-lock", "")], "ask for Object Lock in")?;
-        let now = answer.date().unwrap_or_else(Timestamp::now);
-        if lock.until <= now {
-            return Err(Error::usage(
-                "--lock-until",
-                format!("{} is not in the future: the store's clock says {now}", lock.until),
-                "give a later time, or a number of days: 30d",
-            ));
-        }
-        let enabled = element(&answer.body, "ObjectLockEnabled").is_some_and(|enabled| enabled == "Enabled");
-        // Who may lock an object need not be allowed to see how the bucket is set up: then the store says it at the first upload.
-        if enabled || answer.status == 403 {
-            return Ok(());
-        }
-        // Some stores say the same of a bucket that they do not have.
-        if self.tells("", Method::HEAD, &[], "look at")?.status == 404 {
-            return Err(explained("look at", &self.shown(), &no_bucket()));
-        }
-        Err(Error::refused(
-            self.shown(),
-            "has no Object Lock, and --lock-until asks for it",
-            "make a bucket with Object Lock enabled (a store can do that only when it makes the bucket), or leave --lock-until out",
-        ))
     }
 
     /// What can be known after the claim was written and before the first part is: whether the store encrypts at all, and whether a
@@ -365,7 +280,8 @@ fn kept_by_policy(head: &Answer) -> Kept {
     Kept {
         encryption: None,
         lock: until.map(|until| (mode, until)),
-        legal_hold: head.header("x-ms-legal-hold") == Some("true"),
+        legal_hold: head.header("x-ms-legal-hold").map(|hold| hold == "true"),
+        version: None,
         now: head.date(),
     }
 }

@@ -14,6 +14,7 @@ mod failure;
 #[cfg(feature = "gcs")]
 mod google;
 mod kept;
+mod locked;
 mod multipart;
 mod object_options;
 mod profile;
@@ -39,6 +40,7 @@ pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
 pub(crate) use failure::cut_off;
 use failure::explained;
 pub use kept::Kept;
+pub use locked::{Lock, Locked, PERMISSIONS};
 pub use multipart::crc32c_of;
 pub use object_options::{Encryption, LockMode, ObjectLock, ObjectOptions, storage_class, tag};
 pub use signed::{UnfinishedUpload, UploadedPart};

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::panic::resume_unwind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -140,24 +139,11 @@ impl DirectoryTarget {
 
     /// Gives every file its size, and returns when all of them and their directories are durable.
     pub fn finish(&self) -> Result<()> {
-        let files = Mutex::new(self.files.iter());
-        let next = || files.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let sync = || {
-            while let Some((&stream, &(_, size))) = next() {
-                let file = self.file(stream)?;
-                file.set_size(size)?;
-                file.sync()?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let more = 1..SYNCS_AT_ONCE.min(self.files.len());
-            // One that cannot be had is no harm: the others take its files.
-            let started: Vec<_> =
-                more.map_while(|n| threads::start_in(scope, &format!("sync {n}"), sync).ok()).collect();
-            let own = sync();
-            let ended = started.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            ended.fold(own, Result::and)
+        let at_once = SYNCS_AT_ONCE.min(self.files.len());
+        threads::in_turns("sync", at_once, &self.files, |(&stream, &(_, size))| {
+            let file = self.file(stream)?;
+            file.set_size(size)?;
+            file.sync()
         })?;
         self.directories.iter().try_for_each(|directory| sync_directory(directory))
     }

@@ -59,9 +59,6 @@ impl Family {
             return Err(Error::damaged(device, footer_at, what));
         }
         check_footer(&device, footer_at, &header, &footer)?;
-        // A transfer begins with the first block: whole blocks that are not packed are as long as one, and need no copy then.
-        let first = length as u64;
-        supply.aim(vec![0..first, first..size])?;
         Ok(Self { supply, header, header_bytes, footer: Some((footer, footer_bytes)) })
     }
 

@@ -106,16 +106,17 @@ pub(super) fn find_free_pages(
     }
 }
 
-/// What the manifest says about the snapshot.
+/// What the manifest says about the snapshot, which was seen `at` that time.
 pub(super) fn position(
     header: &DatabaseHeader,
     geometry: &Geometry,
     mark: Option<&IndexHeader>,
     overlay: Option<&Overlay>,
+    at: jiff::Timestamp,
 ) -> Position {
     let log = mark.map(|mark| {
         let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
         LogPosition::new(mark.salts, mark.max_frame, sums, overlay.map_or(0, Overlay::pages))
     });
-    Position::new(header, geometry.pages, log)
+    Position::new(header, geometry.pages, log, at)
 }

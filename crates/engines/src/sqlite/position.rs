@@ -55,7 +55,7 @@ impl LogPosition {
 
 /// The database file, at a moment when it alone was the snapshot: nothing of it stood in the log only. Whoever writes to the file changes
 /// these numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileState {
     /// Number of the device that it is on.
     pub device: u64,
@@ -124,7 +124,7 @@ pub struct Position {
 }
 
 impl Position {
-    pub(super) fn new(header: &DatabaseHeader, pages: u32, log: Option<LogPosition>) -> Self {
+    pub(super) fn new(header: &DatabaseHeader, pages: u32, log: Option<LogPosition>, at: jiff::Timestamp) -> Self {
         Self {
             journal_mode: if log.is_some() { JournalMode::Wal } else { JournalMode::Rollback },
             page_size: header.page_size,
@@ -139,7 +139,7 @@ impl Position {
             reserved: header.reserved,
             freelist_pages: header.freelist_pages,
             log,
-            at: jiff::Timestamp::now().to_string(),
+            at: at.to_string(),
             file: None,
             library_version: rusqlite::version().to_owned(),
         }

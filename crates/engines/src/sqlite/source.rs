@@ -101,13 +101,14 @@ impl Snapshot {
         let connection = QuietConnection::open(&path)?;
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
         connection.begin(&path, &patience)?;
-        let mut since = Instant::now();
+        let (mut since, mut at) = (Instant::now(), jiff::Timestamp::now());
         let log = if is_wal(&connection, &path)? { Some(open_log(&claim)?) } else { None };
         let mark = match &log {
             None => None,
             Some((_, index)) => {
                 let mark = connection.begin_at_mark(&path, index, attempts, &patience)?;
-                since = Instant::now();
+                // Not later: what is committed while the rest is looked at is not in it.
+                (since, at) = (Instant::now(), jiff::Timestamp::now());
                 Some(mark)
             }
         };
@@ -131,7 +132,7 @@ impl Snapshot {
         let free = find_free_pages(&header, geometry.pages, &image, &mut warnings)?;
         let unit = geometry.page_size.max(UNIT_MIN);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref());
+        let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
         let log = match log {
             Some((file, index)) => {
                 Some(LogWatch { start: file.metadata()?.len(), file, index, limit: options.max_wal_growth })
@@ -214,8 +215,8 @@ impl Snapshot {
             .all(|page| u32::try_from(page).is_ok_and(|page| self.free.contains(page)))
     }
 
-    /// Fills `buffer` with the extent; free units at either end are not read but zeroed.
-    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<()> {
+    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives how many bytes these are.
+    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<usize> {
         let unit = self.unit();
         let end = offset + length as u64;
         let mut first = offset;
@@ -232,7 +233,7 @@ impl Snapshot {
         }
         buffer[..start].fill(0);
         buffer[stop.max(start)..length].fill(0);
-        Ok(())
+        Ok(length - stop.saturating_sub(start))
     }
 
     /// Counts what was delivered; the last byte ends the transaction, so that nobody waits for the media.
@@ -313,7 +314,7 @@ impl Source for Snapshot {
 
     /// All readers share one cursor, so that their number and share do not matter. One pass only.
     fn reader(&self, _index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(PageReader { snapshot: self }))
+        Ok(Box::new(PageReader { snapshot: self, unread: 0 }))
     }
 
     fn is_free(&self, stream: u16, offset: u64) -> bool {
@@ -372,6 +373,8 @@ impl Session for Snapshot {
 /// Takes windows from the shared cursor.
 struct PageReader<'a> {
     snapshot: &'a Snapshot,
+    /// Bytes of the last extent that were free and not read.
+    unread: usize,
 }
 
 impl Reader for PageReader<'_> {
@@ -390,9 +393,13 @@ impl Reader for PageReader<'_> {
             return Ok(None);
         }
         let length = window.min(snapshot.size() - offset) as usize;
-        snapshot.fill(offset, buffer, length)?;
+        self.unread = snapshot.fill(offset, buffer, length)?;
         snapshot.deliver(length)?;
         Ok(Some(Extent { stream: STREAM, layer: 0, offset, length: length as u32 }))
+    }
+
+    fn unread(&self) -> u64 {
+        self.unread as u64
     }
 }
 

@@ -75,7 +75,7 @@ fn a_redo_log_that_is_overrun_ends_the_copy_at_once_and_says_what_to_raise() {
             (error, started.elapsed())
         });
         assert!(error.contains("innodb_log_file_size") && error.contains("overwritten"), "{error}");
-        assert!(took < Duration::from_secs(30), "{took:?}");
+        assert!(took < Duration::from_secs(60), "{took:?}");
         assert_unlocked(&server);
     }
 }
@@ -127,18 +127,18 @@ fn a_lock_that_does_not_come_is_waited_for_no_longer_than_told_and_a_cancel_ends
     let server = Server::start(Kind::Mariadb10, &ServerOptions::new());
     workload::prepare(&server, "");
     // The one holds up the first stage, the other the one that blocks DDL.
-    for holds in ["LOCK TABLES shop.myisam WRITE; DO SLEEP(60)", "INSERT INTO shop.myisam (b) SELECT SLEEP(60)"] {
+    for holds in ["LOCK TABLES shop.myisam WRITE; DO SLEEP(900)", "INSERT INTO shop.myisam (b) SELECT SLEEP(900)"] {
         let (mut holder, mut other) = (Client::connect(&server), Client::connect(&server));
         let id = holder.run("SELECT CONNECTION_ID()").remove(0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let _ = holder.try_run(holds); // Is ended below.
             });
-            std::thread::sleep(Duration::from_millis(500));
+            wait_until("it sleeps", || server.sql("SHOW PROCESSLIST").contains("User sleep"));
             let started = Instant::now();
             let error = copy_to(&server, &Nothing, &options()).unwrap_err().to_string();
             assert!(error.contains("1205") && error.contains("--lock-timeout"), "{holds}: {error}");
-            assert!(started.elapsed() < Duration::from_secs(10));
+            assert!(started.elapsed() < Duration::from_secs(120));
             // The same wait, ended by the user.
             let patient = Options { lock_timeout: Duration::from_secs(300), ..options() };
             let halt = patient.halt.clone();
@@ -149,7 +149,7 @@ fn a_lock_that_does_not_come_is_waited_for_no_longer_than_told_and_a_cancel_ends
             });
             let error = copy_to(&server, &Nothing, &patient).unwrap_err();
             assert!(matches!(error, Error::Cancelled { .. }), "{holds}: {error}");
-            assert!(started.elapsed() < Duration::from_secs(10), "{holds}");
+            assert!(started.elapsed() < Duration::from_secs(120), "{holds}");
             other.run(&format!("KILL {id}"));
         });
         assert_unlocked(&server);

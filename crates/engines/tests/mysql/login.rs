@@ -141,7 +141,8 @@ fn nobody_there_silence_and_another_protocol_are_told_apart_and_end() {
     });
     let end = Connection::open(&at(silent.local_addr().unwrap().port()), &somebody, Some(halt));
     assert!(matches!(end.err().unwrap(), Error::Halted));
-    assert!(started.elapsed() < Duration::from_secs(3));
+    // By itself it gives a login half a minute, and says so.
+    assert!(started.elapsed() < Duration::from_secs(25));
     waiting.join().unwrap();
 }
 

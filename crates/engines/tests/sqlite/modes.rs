@@ -81,6 +81,25 @@ fn free_pages_are_known_counted_and_come_back_as_zeros() {
 }
 
 #[test]
+fn a_reader_tells_how_much_of_an_extent_was_free_and_not_read() {
+    let mut live = Live::new("PRAGMA journal_mode = delete");
+    live.sql("PRAGMA secure_delete = off; INSERT INTO t(b) VALUES (randomblob(8000000)); DELETE FROM t");
+    let snapshot = live.snapshot();
+    let (size, free) = (snapshot.streams()[0].size, snapshot.facts().free_bytes);
+    let mut reader = snapshot.reader(0, 1).unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    let (mut passed, mut unread) = (0, 0);
+    while let Some(extent) = reader.next(&mut buffer).unwrap() {
+        assert!(reader.unread() <= u64::from(extent.length));
+        passed += u64::from(extent.length);
+        unread += reader.unread();
+    }
+    assert_eq!(passed, size);
+    // What is free between pages that are not is read with them: that is in the first and the last extent here.
+    assert!(unread <= free && unread + (256 << 10) >= free, "{unread} of {free} bytes were not read");
+}
+
+#[test]
 fn a_corrupt_free_list_is_a_warning_and_everything_is_stored() {
     let mut live = Live::new("PRAGMA journal_mode = delete");
     live.sql("INSERT INTO t(b) VALUES (randomblob(900000)); DELETE FROM t");

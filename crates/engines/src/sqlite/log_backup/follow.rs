@@ -24,8 +24,10 @@ use crate::Options;
 const WRITER_WAIT: Duration = Duration::from_millis(250);
 /// See `WRITER_WAIT`.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// Most bytes of commits that may have come meanwhile.
+/// See `room_meanwhile`.
 const MEANWHILE: u64 = 16 << 20;
+/// See `room_meanwhile`.
+const LONGEST_MEANWHILE: u64 = 256 << 20;
 /// How often it tries.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
@@ -209,7 +211,7 @@ impl Follower {
         let same_log = self.position.log.as_ref().is_some_and(|log| log.salts() == mark.salts);
         let (stretches, seen) = self.join_held(&mark)?;
         let meanwhile: u64 = stretches.iter().map(Stretch::bytes).sum();
-        if !same_log || meanwhile > MEANWHILE {
+        if !same_log || meanwhile > room_meanwhile(self.log_bytes()) {
             self.end_spare()?;
             return Ok(false);
         }
@@ -294,6 +296,12 @@ impl Follower {
     }
 }
 
+/// Bytes of commits that may have come while a log of `log_bytes` was copied; they stand in memory until they are shipped. A quarter of a long log:
+/// where the disk is slow more comes meanwhile, and beside a fixed bound such a log would grow for ever.
+fn room_meanwhile(log_bytes: u64) -> u64 {
+    (log_bytes / 4).clamp(MEANWHILE, LONGEST_MEANWHILE)
+}
+
 /// Where a mark is.
 fn end_at(mark: &IndexHeader, page_size: u32, seen: i64) -> End {
     let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
@@ -318,5 +326,15 @@ fn checkpoint(connection: &Connection, path: &Path) -> Result<bool> {
             Ok(false)
         }
         Err(error) => Err(explain(path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::room_meanwhile;
+
+    #[test]
+    fn the_longer_the_log_has_become_the_more_may_come_while_it_is_copied() {
+        assert_eq!([4, 64, 400, 1 << 20].map(|mib| room_meanwhile(mib << 20) >> 20), [16, 16, 100, 256]);
     }
 }

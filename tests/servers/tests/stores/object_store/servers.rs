@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use fullbore_test_servers::{Call, Object, ObjectStore, StoreKind, StoreOptions};
+use fullbore_test_servers::{Call, Object, ObjectStore, StoreKind, StoreOptions, wait_until};
 
 fn versitygw() -> ObjectStore {
     ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new())
@@ -18,14 +18,6 @@ fn versitygw() -> ObjectStore {
 fn alive(pid: u32) -> bool {
     // A process that has ended and was not waited for is not alive.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !reached() {
-        assert!(started.elapsed() < Duration::from_secs(20), "after 20 s still not: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn crc32c(bytes: &[u8]) -> String {
@@ -138,15 +130,15 @@ fn a_store_is_gone_when_its_process_is_killed() {
     let (mut process, server, supervisor, data) = process_with_a_store();
     process.kill().unwrap();
     process.wait().unwrap();
-    until("the server and its supervisor ended with their process", || !alive(server) && !alive(supervisor));
-    until("the directory is removed", || !data.exists() && !data.parent().unwrap().exists());
+    wait_until("the server and its supervisor ended with their process", || !alive(server) && !alive(supervisor));
+    wait_until("the directory is removed", || !data.exists() && !data.parent().unwrap().exists());
 }
 
 #[test]
 fn a_store_is_gone_when_its_supervisor_is_killed() {
     let (mut process, server, supervisor, data) = process_with_a_store();
     assert!(Command::new("kill").args(["-KILL", &supervisor.to_string()]).status().unwrap().success());
-    until("the server ended with its supervisor", || !alive(server));
+    wait_until("the server ended with its supervisor", || !alive(server));
     process.kill().unwrap();
     process.wait().unwrap();
     // Nobody is left to remove it.

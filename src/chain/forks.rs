@@ -1,0 +1,202 @@
+//! Logs with two histories: somebody put an older copy of the database and its log back, and the same log went on otherwise from there. Pure.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use fullbore_core::media::SetKind;
+
+use super::log::{Logs, Path};
+use super::{moment, title};
+
+/// How much earlier a log set has to have ended than another set was taken to be of another history, in microseconds: times are taken a moment after
+/// what they are of.
+const SURELY_BEFORE: i64 = 1_000_000;
+
+impl Logs<'_> {
+    /// True when a log set had ended before the set at `base` was taken: what it holds behind that place in the log is not what came behind `base`.
+    fn is_of_before(&self, base: usize, log: usize) -> bool {
+        let (Some(taken), Some(reach)) = (self.reach(base), self.reach(log)) else { return false };
+        let begun_before = self.found[log].started_at < self.found[base].started_at;
+        begun_before && reach.until.saturating_add(SURELY_BEFORE) < taken.at
+    }
+
+    /// True when a log set that holds the place at which the set at `base` ends is of another history, as its times tell: it ended before that was taken,
+    /// or what it goes on from lies before that place and is from later.
+    pub(super) fn is_of_another(&self, base: usize, log: usize) -> bool {
+        let (Some(taken), Some(reach)) = (self.reach(base), self.reach(log)) else { return false };
+        let begins_there = reach.first.zip(taken.last).is_some_and(|(first, place)| first.is(&place));
+        let begun_behind = !begins_there && taken.at.saturating_add(SURELY_BEFORE) < reach.from;
+        begun_behind || self.is_of_before(base, log)
+    }
+
+    /// The time of the last commit that a path to `stop` is known to hold.
+    pub(super) fn seen(&self, path: &Path, stop: i64) -> i64 {
+        let of = |&at: &usize| self.reach(at).map(|reach| if reach.at > stop { reach.from } else { reach.at });
+        path.sets.iter().filter_map(of).max().unwrap_or(i64::MIN)
+    }
+
+    /// What is to be said of log sets that hold the place at which the set at `base` ends, and are not applied to it.
+    pub(super) fn passed_by(&self, base: usize) -> Vec<String> {
+        let Some(end) = self.reach(base).and_then(|reach| reach.last) else { return Vec::new() };
+        let same = |log: usize| self.found[log].database == self.found[base].database;
+        let holds = |log: &usize| self.reach(*log).is_some_and(|reach| reach.holds_behind(&end));
+        let mut passed: Vec<usize> = self.farthest.keys().copied().filter(|&log| same(log)).filter(holds).collect();
+        passed.retain(|&log| self.is_of_before(base, log));
+        passed.sort_by_key(|&log| Reverse(self.reach(log).map(|reach| reach.until)));
+        let say = |log: &usize| {
+            format!(
+                "{} goes on from the same place in the log as {}, and ended before that was taken: it is not applied, for an older copy of the database was put back between them, or a clock was",
+                title(&self.found[*log]),
+                title(&self.found[base])
+            )
+        };
+        passed.first().map(say).into_iter().collect()
+    }
+
+    /// `path`, which reaches `stop` from that base; or the way to another history of the same log, where that is nearer to `stop`: what was seen last
+    /// before a time is how the database was then, and not what became of it after an older copy was put back.
+    pub(super) fn as_it_was(&self, base: (usize, Option<usize>), path: Path, stop: i64) -> Path {
+        let Some(nearest) = self.nearest(base.1.unwrap_or(base.0), stop) else { return path };
+        if path.sets.contains(&nearest) {
+            return path;
+        }
+        let mut other = self.path_through(base.0, base.1, nearest);
+        let Some(end) = other.sets.iter().position(|&set| set == nearest) else { return path };
+        other.sets.truncate(end + 1);
+        if self.reaches(nearest) < stop {
+            let fork = path.sets.iter().rfind(|&&set| self.found[set].kind == SetKind::Log);
+            let fork = fork.map_or_else(|| "another set".into(), |&set| title(&self.found[set]));
+            let until = self.reach(nearest).map_or(stop, |reach| reach.until);
+            other.doubts.push(format!(
+                "the log has two histories: behind {} an older copy of the database was put back, and {fork} goes on from that. When is not known: this is how it was at {}",
+                title(&self.found[nearest]),
+                moment::show_with_local(until)
+            ));
+        }
+        other
+    }
+
+    /// Of all log sets that lead away from a base, the one that tells most of the time `stop`: the last commit that was seen until then.
+    fn nearest(&self, base: usize, stop: i64) -> Option<usize> {
+        let (mut met, mut left) = (HashSet::new(), self.behind(base).collect::<Vec<_>>());
+        while let Some(log) = left.pop() {
+            if met.insert(log) {
+                left.extend(self.continuing(log));
+            }
+        }
+        let tells = |&log: &usize| {
+            let reach = self.reach(log)?;
+            let holds = reach.at > stop;
+            let seen = if holds { reach.from } else { reach.at };
+            // Of those that hold the time itself the shortest tells most.
+            (seen <= stop).then_some(((seen, holds, Reverse(reach.at), Reverse(log)), log))
+        };
+        met.iter().filter_map(tells).max().map(|(_, log)| log)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::log::{FrameSpan, LogPoint};
+    use super::super::{Choice, FoundSet, Reach, choose};
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    /// A place in the one log there is; `history` tells which of its frames of that number.
+    fn place(history: u64, frame: u32) -> LogPoint {
+        LogPoint { log: 7, frame, checksum: Some(history * 1000 + u64::from(frame)), file: None }
+    }
+
+    /// A set that ends there, and was taken at that second.
+    fn set(id: u128, base: Option<u128>, last: LogPoint, second: i64) -> FoundSet {
+        let at = second * SECOND;
+        let reach = Reach { first: None, last: Some(last), from: at, at, until: at, spans: Vec::new() };
+        FoundSet {
+            backup_set_id: Uuid::from_u128(id),
+            media_set_id: Uuid::from_u128(id),
+            kind: SetKind::Full,
+            base: base.map(Uuid::from_u128),
+            started_at: at,
+            incomplete: None,
+            interrupted: false,
+            database: Some("/app.db".into()),
+            names: Vec::new(),
+            reach: Some(reach),
+        }
+    }
+
+    fn log(id: u128, base: &FoundSet, last: LogPoint, second: i64) -> FoundSet {
+        let before = base.reach.clone().unwrap();
+        let first = before.last.unwrap();
+        let spans = vec![FrameSpan { log: 7, first: first.frame + 1, last: last.frame }];
+        let mut made = set(id, Some(base.backup_set_id.as_u128()), last, second);
+        let reach = made.reach.take().unwrap();
+        made.reach = Some(Reach { first: Some(first), from: before.at, spans, ..reach });
+        FoundSet { kind: SetKind::Log, ..made }
+    }
+
+    /// A full at 10, log sets until 20 and 30; then the full's files were put back, and a log set at 50 goes on from the full.
+    fn forked() -> Vec<FoundSet> {
+        let full = set(1, None, place(0, 10), 10);
+        let one = log(2, &full, place(0, 15), 20);
+        let two = log(3, &one, place(0, 20), 30);
+        let other = log(4, &full, place(1, 18), 50);
+        vec![full, one, two, other]
+    }
+
+    fn chosen(found: &[FoundSet], second: i64) -> (Vec<usize>, usize) {
+        let stop_at = Some(second * SECOND);
+        let sequence = choose(found, &Choice { stop_at, ..Choice::default() }).unwrap();
+        (sequence.sets, sequence.warnings.len())
+    }
+
+    #[test]
+    fn a_time_before_an_older_copy_was_put_back_is_as_it_was_then() {
+        let found = forked();
+        assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
+        assert_eq!(chosen(&found, 30), (vec![0, 1, 2], 0));
+        assert_eq!(chosen(&found, 20), (vec![0, 1, 2], 0), "what was seen at that very moment may be in the next");
+        assert_eq!(chosen(&found, 40), (vec![0, 1, 2], 1), "when it was put back is not known");
+        assert_eq!(chosen(&found, 50), (vec![0, 3], 0));
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 3], "the newest is that of the other history");
+    }
+
+    #[test]
+    fn what_was_seen_after_an_older_copy_was_put_back_leads_to_no_time_of_another_full() {
+        // After the first full another one and its log sets; then the files of before the first were put back, a third full was taken, and its log
+        // set has as many frames as the first full.
+        let first = set(1, None, place(0, 20), 10);
+        let second = set(2, None, LogPoint { log: 8, ..place(1, 5) }, 20);
+        let mut behind = log(3, &second, LogPoint { log: 8, ..place(1, 9) }, 30);
+        behind.reach.as_mut().unwrap().spans[0].log = 8;
+        let third = set(4, None, place(2, 3), 60);
+        let last = log(5, &third, place(2, 50), 70);
+        let found = [first, second, behind, third, last];
+        let latest = Choice { latest: true, ..Choice::default() };
+        assert_eq!(choose(&found, &latest).unwrap().sets, [3, 4]);
+        assert_eq!(chosen(&found, 25), (vec![1, 2], 0));
+        assert_eq!(chosen(&found, 65), (vec![3, 4], 0));
+        let between = choose(&found, &Choice { stop_at: Some(40 * SECOND), ..Choice::default() });
+        assert!(between.is_err(), "nobody knows how it was then");
+    }
+
+    #[test]
+    fn log_sets_that_had_ended_before_a_full_was_taken_are_not_applied_to_it() {
+        let mut found = forked();
+        found.push(set(5, None, place(1, 18), 60));
+        let latest = Choice { latest: true, ..Choice::default() };
+        let sequence = choose(&found, &latest).unwrap();
+        assert_eq!((sequence.sets, sequence.warnings.len()), (vec![4], 1));
+        assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
+        let named = Choice { set: Some(found[2].backup_set_id.to_string()), ..Choice::default() };
+        assert_eq!(choose(&found, &named).unwrap().sets, [0, 1, 2]);
+        // What goes on from it does, of course.
+        let next = log(6, &found[4], place(1, 25), 70);
+        found.push(next);
+        assert_eq!(choose(&found, &latest).unwrap().sets, [4, 5]);
+    }
+}

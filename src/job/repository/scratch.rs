@@ -1,0 +1,196 @@
+//! Where a test restore puts its database: a folder of its own, locked for as long as its run lives, or a server that the run has started. What
+//! killed runs have left is told from what others work in by that lock, and removed by the next one.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+use rustix::io::FdFlags;
+use uuid::Uuid;
+
+use crate::report::Report;
+
+/// What the names of these folders begin with; an id follows.
+const BEGINS: &str = "fullbore-restored-";
+
+/// A folder in the scratch place; gone with everything in it when dropped.
+pub(super) struct Scratch {
+    folder: PathBuf,
+    /// None where the file system locks no directories: nobody ever takes it for a leftover there.
+    _lock: Option<File>,
+}
+
+impl Scratch {
+    /// Makes a folder in `place`, once what killed runs have left there is removed.
+    ///
+    /// # Errors
+    /// The place is not there, or cannot be written to.
+    pub(super) fn make(place: &Path, report: &mut Report) -> Result<Self> {
+        remove_leftovers(place, report);
+        loop {
+            let folder = place.join(format!("{BEGINS}{}", Uuid::new_v4()));
+            let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+            made.map_err(|e| Error::io("make", folder.display().to_string(), e))?;
+            match locked(&folder) {
+                Ok(Lock::Had(lock)) => return Ok(Self { folder, _lock: Some(lock) }),
+                Ok(Lock::Impossible) => return Ok(Self { folder, _lock: None }),
+                // Another run has looked before it was locked, and takes it for a leftover.
+                Ok(Lock::Held | Lock::Gone) => {}
+                Err(error) => return Err(Error::io("lock", folder.display().to_string(), error)),
+            }
+        }
+    }
+
+    /// The folder.
+    pub(super) fn path(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder); // The verdict counts.
+    }
+}
+
+/// What came of locking a folder.
+enum Lock {
+    Had(File),
+    Held,
+    /// The name leads to it no more.
+    Gone,
+    /// The file system locks no directories.
+    Impossible,
+}
+
+/// Locks a folder, if it has that name still. A server that is started while the lock is had inherits it: killed is a run only when that has
+/// gone as well.
+fn locked(folder: &Path) -> io::Result<Lock> {
+    let directory = match File::open(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Lock::Gone),
+        opened => opened?,
+    };
+    match directory.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Lock::Held),
+        Err(TryLockError::Error(_)) => return Ok(Lock::Impossible),
+    }
+    let identity = |stat: fs::Metadata| (stat.dev(), stat.ino());
+    if fs::symlink_metadata(folder).map(identity).ok() != Some(identity(directory.metadata()?)) {
+        return Ok(Lock::Gone);
+    }
+    rustix::io::fcntl_setfd(&directory, FdFlags::empty())?;
+    Ok(Lock::Had(directory))
+}
+
+/// Removes what killed runs have left in `place`, and says so. What cannot be removed takes room that this run may need: a warning.
+fn remove_leftovers(place: &Path, report: &mut Report) {
+    for folder in folders_in(place) {
+        let shown = folder.display();
+        match locked(&folder) {
+            Ok(Lock::Had(_lock)) => match fs::remove_dir_all(&folder) {
+                Ok(()) => report.notes.push(format!("removed what a killed restore-test had left: {shown}")),
+                Err(error) => report
+                    .warnings
+                    .push(format!("{shown}, which a killed restore-test has left, could not be removed: {error}")),
+            },
+            Ok(Lock::Held | Lock::Gone | Lock::Impossible) => {}
+            Err(error) => report.warnings.push(format!("{shown}, of a restore-test, could not be looked at: {error}")),
+        }
+    }
+}
+
+/// The folders of this user's that have such a name, in its order. Whatever else has one (a link, a file, somebody else's) is left alone.
+fn folders_in(place: &Path) -> Vec<PathBuf> {
+    let is_ours = |path: &PathBuf| {
+        let id = path.file_name().and_then(|name| name.as_bytes().strip_prefix(BEGINS.as_bytes()));
+        let id = id.and_then(|id| std::str::from_utf8(id).ok()).and_then(|id| Uuid::parse_str(id).ok());
+        let stat = fs::symlink_metadata(path);
+        let ours = stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == rustix::process::geteuid().as_raw());
+        ours && id.is_some()
+    };
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
+    folders.sort();
+    folders
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn names(place: &Path) -> Vec<String> {
+        let entries = fs::read_dir(place).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// A folder as a killed run leaves it.
+    fn leftover(place: &Path) -> PathBuf {
+        let folder = place.join(format!("{BEGINS}{}", Uuid::new_v4()));
+        fs::create_dir_all(folder.join("restored/app")).unwrap();
+        fs::write(folder.join("restored/app/item.ibd"), "pages").unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folder_is_removed_when_its_run_is_dead_and_not_before() {
+        let place = tempfile::tempdir().unwrap();
+        let mut report = Report::default();
+        let first = Scratch::make(place.path(), &mut report).unwrap();
+        fs::write(first.path().join("restored.db"), "pages").unwrap();
+        let dead = leftover(place.path());
+        let second = Scratch::make(place.path(), &mut report).unwrap();
+        assert!(first.path().join("restored.db").exists() && !dead.exists());
+        assert!(report.notes.len() == 1 && report.notes[0].contains(&dead.display().to_string()), "{:?}", report.notes);
+        assert_eq!(report.warnings, Vec::<String>::new());
+        drop((first, second));
+        assert_eq!(names(place.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_folder_stays_while_a_server_that_its_run_has_started_lives() {
+        let place = tempfile::tempdir().unwrap();
+        let mut report = Report::default();
+        let scratch = Scratch::make(place.path(), &mut report).unwrap();
+        let folder = scratch.path().to_owned();
+        let mut server = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        // The run is killed: its own lock goes, and nobody tidies up.
+        let Scratch { _lock: lock, .. } = &mut *std::mem::ManuallyDrop::new(scratch);
+        drop(lock.take());
+        drop(Scratch::make(place.path(), &mut report).unwrap());
+        assert!(folder.exists() && report.notes.is_empty(), "{:?}", report.notes);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        // Children of other tests in this process may have inherited the lock too, for as long as they live.
+        fullbore_test_servers::wait_until("it is removed", || {
+            drop(Scratch::make(place.path(), &mut report).unwrap());
+            !folder.exists()
+        });
+        assert_eq!(report.notes.len(), 1, "{:?}", report.notes);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_leftover_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let id = Uuid::new_v4();
+        fs::create_dir(place.path().join("mine")).unwrap();
+        fs::write(place.path().join("mine/app.db"), "pages").unwrap();
+        std::os::unix::fs::symlink(place.path().join("mine"), place.path().join(format!("{BEGINS}{id}"))).unwrap();
+        fs::write(place.path().join(format!("{BEGINS}{}", Uuid::new_v4())), "a file").unwrap();
+        for name in ["fullbore-restored-", "fullbore-restored-x", "fullbore-restored", "app.db.restoring-x"] {
+            fs::create_dir(place.path().join(name)).unwrap();
+        }
+        let before = names(place.path());
+        let mut report = Report::default();
+        drop(Scratch::make(place.path(), &mut report).unwrap());
+        assert_eq!(names(place.path()), before);
+        assert_eq!(names(&place.path().join("mine")), ["app.db"]);
+        assert!(report.notes.is_empty() && report.warnings.is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! Which of a profile's places tells about a path: by their names, and by the devices that both are on.
+
+use std::cmp::Reverse;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::io::real_path;
+
+use super::{Place, Profile, Use, Way};
+
+/// A place that may tell about a path. The greatest tells.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Kin {
+    /// It was measured on the device that the path is on now, as far as their numbers tell.
+    agrees: bool,
+    /// Names that both have in common; 0 where only the device is the same.
+    nearness: usize,
+    /// The path is this place, or in it.
+    within: bool,
+    /// Its number; the first counts.
+    at: Reverse<usize>,
+}
+
+impl Profile {
+    /// The place that tells about a path: one on its device by the nearest name, else one on its device, else one that was on another device by its name.
+    pub(super) fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
+        self.kin(asked, way).into_iter().max().map(|kin| kin.at.0)
+    }
+
+    /// Why what the profile says of a path may be wrong: the place of its name was measured on another device. A disk that is not mounted looks so,
+    /// and so does one that got another number when the machine was started again.
+    pub fn doubt(&self, asked: &str, way: Way) -> Option<String> {
+        let kin = self.kin(asked, way);
+        let told = kin.iter().max()?;
+        let named = kin.iter().filter(|kin| kin.within && !kin.agrees).max()?;
+        if told.agrees && told.nearness >= named.nearness {
+            return None;
+        }
+        let (place, name, now) = (&self.places[named.at.0], &self.name, resolved(asked).0);
+        let was = if now == Path::new(&place.path) { String::new() } else { format!(" `{}` was", place.path) };
+        let taken = match (told.agrees, &self.places[told.at.0].path) {
+            (true, other) => format!("the figures are those of `{other}`, which was on its device"),
+            (false, _) => "if it is not the same disk, the figures are wrong".into(),
+        };
+        let flag = if place.used == Use::Read { "--read" } else { "--write" };
+        Some(format!(
+            "`{}` is on another device than{was} when profile `{name}` was made: a disk is not mounted, another one is, or a restart has numbered it \
+             anew; {taken}: fullbore calibrate {flag} {} --name {name} measures it",
+            now.display(),
+            place.path
+        ))
+    }
+
+    /// All places that may tell about a path in that direction.
+    fn kin(&self, asked: &str, way: Way) -> Vec<Kin> {
+        let (real, device) = resolved(asked);
+        let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
+        let places = self.places.iter().enumerate().filter(|(_, place)| measured(place));
+        places.filter_map(|(at, place)| kinship(place, at, &real, device)).collect()
+    }
+}
+
+fn kinship(place: &Place, at: usize, real: &Path, device: Option<u64>) -> Option<Kin> {
+    let (name, at) = (Path::new(&place.path), Reverse(at));
+    let within = real.starts_with(name);
+    let agrees = device == place.device || device.is_none() || place.device.is_none();
+    // Another file system is mounted below the place, and the path is in that. (Only of what the path lies in is the device asked for: a server behind
+    // another place may not answer.)
+    let beyond = within && !agrees && resolved(&place.path).1 != device;
+    if (within || name.starts_with(real)) && !beyond {
+        let nearness = 1 + name.components().count().min(real.components().count());
+        return Some(Kin { agrees, nearness, within, at });
+    }
+    let one_device = device.is_some() && device == place.device;
+    one_device.then_some(Kin { agrees, nearness: 0, within: false, at })
+}
+
+/// A path without symbolic links, as far as it exists, and the device it is on, or will be on when it is made; a URL as it is.
+pub(crate) fn resolved(text: &str) -> (PathBuf, Option<u64>) {
+    let real = Some(Path::new(text)).filter(|_| !text.contains("://")).and_then(|path| real_path(path).ok());
+    let Some(real) = real else { return (PathBuf::from(text), None) };
+    let device = real.ancestors().find_map(|part| std::fs::metadata(part).ok()).map(|there| there.dev());
+    (real, device)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::tune::profile::{Cell, Order, Round, Settings, Shape};
+
+    const ANOTHER: u64 = 1 << 40;
+
+    /// A profile with places that were written to, with the numbers of their devices then.
+    fn profile(places: &[(&Path, u64)]) -> Profile {
+        let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
+        let (way, order) = (Way::Write, Order::Sequential);
+        let shape = Shape { way, order, block_bytes: 1 << 20, queue_depth: 4, streams: 1, direct: true };
+        let round = Round { bytes: 100_000_000, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+        let place = |(path, device): &(&Path, u64)| Place {
+            path: path.display().to_string(),
+            used: Use::Write,
+            device: Some(*device),
+            bytes: 1,
+            cells: vec![Cell { shape, rounds: vec![round; 2] }],
+        };
+        Profile { places: places.iter().map(place).collect(), ..Profile::begin("ram", settings) }
+    }
+
+    fn asked(profile: &Profile, path: &Path) -> (Option<usize>, Option<String>) {
+        let path = path.to_str().unwrap();
+        (profile.place_for(path, Way::Write), profile.doubt(path, Way::Write))
+    }
+
+    /// A directory `disk`, another one, and the number of their device.
+    fn directories() -> (tempfile::TempDir, PathBuf, PathBuf, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let [disk, other] = ["disk", "other"].map(|name| real.join(name));
+        [&disk, &other].iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        let device = std::fs::metadata(&disk).unwrap().dev();
+        (folder, disk, other, device)
+    }
+
+    #[test]
+    fn a_disk_that_is_no_longer_mounted_is_doubted() {
+        let (_folder, disk, _, device) = directories();
+        assert_eq!(asked(&profile(&[(&disk, device)]), &disk.join("app.bore")), (Some(0), None));
+        let (told, doubt) = asked(&profile(&[(&disk, ANOTHER)]), &disk);
+        assert_eq!(told, Some(0), "a restart may have numbered it anew");
+        let doubt = doubt.unwrap();
+        for words in ["another device", "profile `ram`", "not mounted", "fullbore calibrate --write"] {
+            assert!(doubt.contains(words), "{doubt}");
+        }
+    }
+
+    #[test]
+    fn a_relative_name_of_what_is_yet_to_be_made_is_that_and_not_the_directory_above() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let device = std::fs::metadata(&here).unwrap().dev();
+        assert_eq!(resolved("fullbore-is-not-there/media"), (here.join("fullbore-is-not-there/media"), Some(device)));
+        // Of two places of a profile the nearer one tells.
+        let two = profile(&[(&here, device), (&here.join("fullbore-is-not-there"), device)]);
+        assert_eq!(asked(&two, Path::new("fullbore-is-not-there")), (Some(1), None));
+        assert_eq!(resolved("s3://bucket/a"), (PathBuf::from("s3://bucket/a"), None));
+    }
+
+    #[test]
+    fn a_place_on_the_same_device_counts_more_than_the_name_of_another() {
+        let (_folder, disk, other, device) = directories();
+        let (told, doubt) = asked(&profile(&[(&disk, ANOTHER), (&other, device)]), &disk);
+        assert_eq!(told, Some(1));
+        assert!(doubt.is_some_and(|doubt| doubt.contains(&format!("`{}`, which was on its device", other.display()))));
+        let (told, doubt) = asked(&profile(&[(&disk, ANOTHER), (&disk, device)]), &disk);
+        assert_eq!((told, doubt), (Some(1), None), "it was measured twice, the second time where it is now");
+        let above = disk.parent().unwrap();
+        assert_eq!(asked(&profile(&[(above, device), (&disk, device)]), &disk), (Some(1), None), "the nearest name");
+        assert_eq!(asked(&profile(&[(&disk, ANOTHER), (&other, device)]), above), (Some(1), None), "it lies above");
+    }
+
+    #[test]
+    fn a_place_says_nothing_of_another_device_that_is_mounted_below_it() {
+        let [root, memory] = ["/", "/dev/shm"].map(|path| std::fs::metadata(path).unwrap().dev());
+        if root == memory {
+            return; // Here memory is no file system of its own.
+        }
+        let below = Path::new("/dev/shm");
+        assert_eq!(asked(&profile(&[(Path::new("/"), root)]), below), (None, None));
+        assert_eq!(asked(&profile(&[(Path::new("/"), root), (below, memory)]), below), (Some(1), None));
+    }
+}
