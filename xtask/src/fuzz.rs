@@ -21,12 +21,15 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 
 /// Largest input in bytes: parsers bound what they read, so more would only be slower.
 const INPUT_MAX: u32 = 64 << 10;
-/// A single input may take so many seconds and so many MiB.
-const SLOWEST: u32 = 10;
+/// A single input may take so many seconds of the wall's clock, on a busy machine too, and so many MiB.
+const SLOWEST: u32 = 30;
 const MEMORY: u32 = 2_048;
 
-/// Builds all targets and runs each for its share of `seconds`; fails on the first finding, and names its file.
-pub fn run(root: &Path, seconds: u64) -> anyhow::Result<()> {
+/// Builds all targets and runs each for its share of `seconds`; a finding in any of them fails, and its file is named.
+///
+/// With `seed` a target tries the same inputs in the same order each time, as far as it gets: `./test` gives one, so that what
+/// fails there fails everywhere. Without it every run searches elsewhere, which is what a campaign wants.
+pub fn run(root: &Path, seconds: u64, seed: Option<u32>) -> anyhow::Result<()> {
     let targets = targets(&root.join("fuzz"))?;
     let output = root.join("target/fuzz");
     build(root, &output)?;
@@ -34,7 +37,7 @@ pub fn run(root: &Path, seconds: u64) -> anyhow::Result<()> {
     let mut found = Vec::new();
     for target in &targets {
         let started = Instant::now();
-        if one(root, &output, target, each)? {
+        if one(root, &output, target, each, seed)? {
             println!("fuzz: {target}: nothing found in {:.0} s", started.elapsed().as_secs_f64());
         } else {
             found.push(target.as_str());
@@ -77,7 +80,7 @@ fn build(root: &Path, output: &Path) -> anyhow::Result<()> {
 }
 
 /// Whether the target ran its time without a finding.
-fn one(root: &Path, output: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
+fn one(root: &Path, output: &Path, target: &str, seconds: u64, seed: Option<u32>) -> anyhow::Result<bool> {
     let (corpus, findings) = (output.join("corpus").join(target), output.join("findings").join(target));
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&findings)?;
@@ -89,6 +92,9 @@ fn one(root: &Path, output: &Path, target: &str, seconds: u64) -> anyhow::Result
     let mut run = Command::new(output.join(TRIPLE).join("release").join(target));
     run.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={SLOWEST}"));
     run.arg(format!("-rss_limit_mb={MEMORY}")).arg(format!("-max_len={INPUT_MAX}"));
+    if let Some(seed) = seed {
+        run.arg(format!("-seed={seed}"));
+    }
     run.arg(format!("-artifact_prefix={}/", findings.display())).arg(&corpus).arg(&seeds);
     run.env("RUST_BACKTRACE", "1").stderr(fs::File::create(&log)?);
     let status = run.status().with_context(|| format!("cannot run {run:?}"))?;

@@ -1,4 +1,4 @@
-//! The task runner: `cargo xtask tidy | licences | dist | fuzz SECONDS | sanitize`.
+//! The task runner: `cargo xtask tidy | licences | dist | fuzz SECONDS [SEED] | sanitize`.
 //!
 //! What a shell script would do badly is here; what a shell does well is in `./test` and `./demo`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -10,6 +10,7 @@ mod sanitize;
 mod tidy;
 
 use std::env;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -19,7 +20,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   tidy            the house rules (STYLE.md) as a test: file:line and the rule for each breach
   licences        licences and bans of the dependency tree against deny.toml, offline
   dist            a static release binary as a tarball and a .deb, unpacked and tried; in target/dist
-  fuzz SECONDS    every target under fuzz/, with its committed seeds, for so many seconds in all
+  fuzz SECONDS [SEED]
+                  every target under fuzz/, with its committed inputs, for so many seconds in all;
+                  with SEED (1 and more) the same inputs each time, else others
   sanitize        the tests around `unsafe` under the address sanitizer and under valgrind; some 5 minutes";
 
 fn main() -> ExitCode {
@@ -40,10 +43,12 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["tidy"] => tidy::run(&root),
         ["licences"] => licences::run(&root),
         ["dist"] => dist::run(&root),
-        ["fuzz", seconds] => {
+        ["fuzz", seconds, seed @ ..] if seed.len() <= 1 => {
             let seconds: u64 = seconds.parse().with_context(|| format!("`{seconds}` is no number of seconds"))?;
             ensure!((1..=86_400).contains(&seconds), "{seconds} seconds are out of bounds");
-            fuzz::run(&root, seconds)
+            let seed =
+                seed.first().map(|seed| seed.parse::<NonZeroU32>().with_context(|| format!("`{seed}` is no seed")));
+            fuzz::run(&root, seconds, seed.transpose()?.map(NonZeroU32::get))
         }
         ["sanitize"] => sanitize::run(&root),
         _ => bail!("unknown task\n{USAGE}"),

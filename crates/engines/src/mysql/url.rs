@@ -134,8 +134,10 @@ impl ServerAddress {
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
         let tls = TlsOptions::default();
         let mut address = Self { flavor, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
+        // The end of a password that holds a `?` is taken for options: of `mysql://u:12?34=5@h` nothing is repeated.
+        let repeatable = !query.contains('@');
         for option in query.split('&').filter(|option| !option.is_empty()) {
-            address.set(option, host.is_some() || port.is_some())?;
+            address.set(option, host.is_some() || port.is_some(), repeatable)?;
         }
         let verifies = matches!(address.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
         if address.tls.authority.is_some() && !verifies {
@@ -145,23 +147,23 @@ impl ServerAddress {
         Ok(address)
     }
 
-    fn set(&mut self, option: &str, has_host: bool) -> Result<()> {
+    fn set(&mut self, option: &str, has_host: bool, repeatable: bool) -> Result<()> {
         let Some((name, value)) = option.split_once('=') else {
             return Err(wrong("an option stands there without `=` and a value"));
         };
-        let value = decode(value, name)?;
+        let value = || decode(value, name);
         match name {
             "ssl-mode" => {
+                let value = value()?;
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == value);
                 let names = TlsMode::ALL.map(|(name, _)| name).join(", ");
-                // Of a URL that was put together wrongly the value may be anything: no more than a mode has is repeated.
-                let shown: String = value.chars().take(20).collect();
-                let unknown = || Error::usage("ssl-mode", format!("`{shown}` is none"), format!("known are: {names}"));
+                // Of a URL that was put together wrongly the value may be anything, so it is not repeated.
+                let unknown = || Error::usage(name, "its value is no mode", format!("known are: {names}"));
                 self.tls.mode = known.ok_or_else(unknown)?.1;
             }
-            "ssl-ca" => self.tls.authority = Some(absolute(name, &value)?),
+            "ssl-ca" => self.tls.authority = Some(absolute(name, &value()?)?),
             "get-server-public-key" => {
-                self.tls.accept_server_key = match value.as_str() {
+                self.tls.accept_server_key = match value()?.as_str() {
                     "true" => true,
                     "false" => false,
                     _ => return Err(Error::usage(name, "its value is neither true nor false", FORM)),
@@ -171,10 +173,10 @@ impl ServerAddress {
                 let hint = "leave the host out: mysql://USER@/?socket=PATH";
                 return Err(Error::usage("socket", "a socket is on this machine and has no host", hint));
             }
-            "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value)?),
-            "datadir" if self.flavor == Flavor::Mariadb => self.datadir = Some(absolute(name, &value)?),
+            "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value()?)?),
+            "datadir" if self.flavor == Flavor::Mariadb => self.datadir = Some(absolute(name, &value()?)?),
             "read-timeout" => {
-                let seconds = value.parse().ok().filter(|seconds| (1..=READ_TIMEOUT_MAX).contains(seconds));
+                let seconds = value()?.parse().ok().filter(|seconds| (1..=READ_TIMEOUT_MAX).contains(seconds));
                 let unknown = || Error::usage(name, "its value is no number of seconds from 1 to 86400", FORM);
                 self.read_timeout = Some(Duration::from_secs(seconds.ok_or_else(unknown)?));
             }
@@ -185,8 +187,11 @@ impl ServerAddress {
                 let datadir = if self.flavor == Flavor::Mariadb { ", datadir" } else { "" };
                 let known =
                     format!("known are: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
-                let name: String = name.chars().take(40).collect();
-                return Err(Error::usage("the database's URL", format!("it has no option `{name}`"), known));
+                let why = match repeatable && name.chars().all(|c| matches!(c, 'a'..='z' | '-' | '_')) {
+                    true => format!("it has no option `{}`", name.chars().take(40).collect::<String>()),
+                    false => "it holds an option that there is not".to_owned(),
+                };
+                return Err(Error::usage("the database's URL", why, known));
             }
         }
         Ok(())
@@ -251,13 +256,7 @@ fn absolute(name: &str, value: &str) -> Result<PathBuf> {
 
 /// Decodes `%XX`.
 fn decode(text: &str, name: &str) -> Result<String> {
-    let bad = || {
-        Error::usage(
-            name.chars().take(40).collect::<String>(),
-            "a `%` must be followed by two hexadecimal digits of a UTF-8 text",
-            "",
-        )
-    };
+    let bad = || Error::usage(name, "a `%` must be followed by two hexadecimal digits of a UTF-8 text", "");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -320,10 +319,22 @@ mod tests {
     }
 
     #[test]
-    fn of_a_value_that_is_none_little_is_repeated() {
+    fn of_a_value_that_is_none_nothing_is_repeated() {
         let url = "mysql://u@h/?ssl-mode=requiredmysql://u:a-long-and-good-password@h";
         let error = ServerAddress::parse(url).unwrap_err().to_string();
         assert!(error.contains("ssl-mode") && !error.contains("password"), "{error}");
+    }
+
+    #[test]
+    fn of_a_password_with_a_question_mark_in_it_nothing_is_repeated() {
+        for url in ["mysql://u:12?s3c=5@h/", "mysql://u:12?s3c@h/?x=1", "mysql://u:12?x=%s3c@h", "mysql://h?s3c%=1@x"] {
+            let error = ServerAddress::parse(url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3c"), "{error}");
+        }
+        let foreign = ServerAddress::parse("mysql://h?:ÄÖÜÄÖÜÄÖÜÄÖÜÄÖÜÄÖÜÄÖÜ@=").unwrap_err().to_string();
+        assert!(!foreign.contains('Ä'), "{foreign}");
+        let mistyped = ServerAddress::parse("mysql://u@h/?ssl_mode=required").unwrap_err().to_string();
+        assert!(mistyped.contains("`ssl_mode`"), "{mistyped}");
     }
 
     #[test]
