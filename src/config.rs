@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fullbore_core::io::read_whole;
 use fullbore_core::store::{self, Encryption, LockMode, ObjectLock, ObjectOptions, Stores};
 use fullbore_core::{Error, Result};
 use jiff::{Timestamp, ToSpan};
@@ -12,6 +13,9 @@ use serde::Deserialize;
 
 use crate::chain::retention::KeepRules;
 use crate::units;
+
+/// Bytes of the longest configuration that is read.
+const FILE_MAX: usize = 1 << 20;
 
 /// Defaults for flags, under the names that the flags have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -250,9 +254,13 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
 }
 
 fn read(path: &Path) -> Result<Config> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Error::io("read the configuration", path.display().to_string(), e))?;
-    toml::from_str(&text).map_err(|e| {
+    let shown = path.display().to_string();
+    let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the configuration", &shown, e))?;
+    let Some(text) = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()) else {
+        let why = format!("is longer than {}, or no text", units::show_bytes(FILE_MAX as u64));
+        return Err(Error::usage(shown, why, "name a configuration as in README.md, \"Configuration\""));
+    };
+    toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let what = e.message().lines().next().unwrap_or_default().to_owned();
         Error::usage(
@@ -274,6 +282,12 @@ mod tests {
         std::fs::write(&path, "compression = \"lz4\"\nstrips = 4\n").unwrap();
         let text = read(&path).unwrap_err().to_string();
         assert!(text.contains("line 2") && text.contains("strips"), "{text}");
+    }
+
+    #[test]
+    fn a_configuration_without_an_end_is_refused() {
+        let text = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(text.contains("/dev/zero") && text.contains("1.0 MiB"), "{text}");
     }
 
     #[test]

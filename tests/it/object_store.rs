@@ -321,6 +321,9 @@ fn what_is_wrong_with_bucket_keys_endpoint_or_certificate_is_said_before_anythin
         tls.environment().into_iter().filter(|(known, _)| *known != name).collect()
     };
     run_with(&world, &without("AWS_CA_BUNDLE"), backup).refused(1, "certificate is not trusted", "AWS_CA_BUNDLE");
+    let mut endless = without("AWS_CA_BUNDLE");
+    endless.push(("AWS_CA_BUNDLE", "/dev/zero".to_owned()));
+    run_with(&world, &endless, backup).refused(2, "too long", "PEM form");
     let mut trusting = without("AWS_CA_BUNDLE");
     trusting.push(("AWS_CA_BUNDLE", tls.ca().unwrap().display().to_string()));
     run_with(&world, &trusting, backup).done();

@@ -22,7 +22,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// Largest input in bytes: parsers bound what they read, so more would only be slower.
 const INPUT_MAX: u32 = 64 << 10;
 /// A single input may take so many seconds of the wall's clock, on a busy machine too, and so many MiB.
-const SLOWEST: u32 = 30;
+const SLOWEST: u32 = 60;
 const MEMORY: u32 = 2_048;
 
 /// Builds all targets and runs each for its share of `seconds`; a finding in any of them fails, and its file is named.

@@ -24,7 +24,7 @@ pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};
 pub use queue::{Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
-pub use small_file::read_small;
+pub use small_file::{read_small, read_whole};
 
 /// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
 /// machines where the probe is wrong.

@@ -36,6 +36,16 @@ pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, 
     Ok((bytes, metadata))
 }
 
+/// The whole of a file or a pipe that has no more than `most` bytes; `None` if it has more. Its length is not asked for: a device
+/// says that it has none, and has no end.
+///
+/// # Errors
+/// As [`read_small`].
+pub fn read_whole(path: &Path, most: usize) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let (bytes, _) = read_small(path, most.saturating_add(1))?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
+}
+
 fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; limit]);
     let mut length = 0;
@@ -82,6 +92,9 @@ mod tests {
         assert_eq!(read_small(&path, 100).unwrap().0.as_slice(), b"secret");
         assert_eq!(read_small(&path, 3).unwrap().0.as_slice(), b"sec");
         assert!(read_small(&path, 100).unwrap().0.capacity() < 10, "memory that it does not need");
+        assert_eq!(read_whole(&path, 6).unwrap().unwrap().as_slice(), b"secret");
+        assert_eq!(read_whole(&path, 5).unwrap(), None);
+        assert_eq!(read_whole(Path::new("/dev/zero"), 4096).unwrap(), None);
         assert!(!read_small(Path::new("/proc/self/stat"), 4096).unwrap().0.is_empty(), "it says that it has no bytes");
         std::fs::write(&path, b"").unwrap();
         assert!(read_small(&path, 3).unwrap().0.is_empty());

@@ -18,6 +18,7 @@ use super::object_options::{Encryption, ObjectLock, ObjectOptions};
 use super::signed::{Answer, Manners, Signed};
 use super::{Control, explained, multipart, profile};
 use crate::error::{Error, Result};
+use crate::io::read_whole;
 
 /// The most parts of an object in most stores, and in those whose hosts end so.
 const PARTS_MOST: u64 = 10_000;
@@ -165,13 +166,17 @@ fn saying(builder: &AmazonS3Builder, options: &ClientOptions, lock: Option<&Obje
     builder.clone().with_client_options(options.clone().with_default_headers(said))
 }
 
+/// Bytes of the longest bundle of certificates: that of a whole system has a quarter of a MiB.
+const CA_BUNDLE_MAX: usize = 4 << 20;
+
 /// Whom to trust besides the authorities that the machine trusts.
 fn trusting(mut options: ClientOptions, control: &Control) -> Result<ClientOptions> {
     if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
-        let pem = std::fs::read(path).map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
-        let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        let pem = read_whole(std::path::Path::new(path), CA_BUNDLE_MAX)
+            .map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
+        let certificates = pem.and_then(|pem| Certificate::from_pem_bundle(&pem).ok()).unwrap_or_default();
         if certificates.is_empty() {
-            let why = "holds no certificates";
+            let why = "holds no certificates, or is too long for them";
             return Err(Error::usage(
                 format!("AWS_CA_BUNDLE={path}"),
                 why,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fullbore_core::io::read_whole;
 use fullbore_core::{Error, Result};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
@@ -16,7 +17,7 @@ use super::super::url::{Endpoint, ServerAddress, TlsMode};
 use super::stream::Stream;
 
 /// The largest file of certificates that is read.
-const CA_FILE_MAX: u64 = 1 << 20;
+const CA_FILE_MAX: usize = 1 << 20;
 
 /// Puts TLS around the plain stream to the server, and finishes the handshake.
 pub(super) fn wrap(stream: Stream, address: &ServerAddress) -> Result<Stream> {
@@ -80,10 +81,8 @@ fn authorities(address: &ServerAddress) -> Result<RootCertStore> {
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let failed = |error| Error::io("read", path.display().to_string(), error);
-    if std::fs::metadata(path).map_err(failed)?.len() > CA_FILE_MAX {
-        return Err(bad_file(path, "it is too long for certificates"));
-    }
-    let pem = std::fs::read(path).map_err(failed)?;
+    let pem = read_whole(path, CA_FILE_MAX).map_err(failed)?;
+    let pem = pem.ok_or_else(|| bad_file(path, "it is too long for certificates"))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     certificates.map_err(|error| bad_file(path, &error.to_string()))
 }
