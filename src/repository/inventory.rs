@@ -244,6 +244,7 @@ impl Inventory {
             if at >= recorded && first.is_some_and(|entry| entry.modified.saturating_sub(record.finished_at) > DAY) {
                 // Moved here without its record: its files say when.
                 record.stored_at = Some(record.finished_at);
+        inventory.strange.extend(repository.shared_places()?);
             }
             inventory.sets.push(StoredSet {
                 incomplete: incomplete(&record, &places),
