@@ -541,7 +541,7 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
     }
     let names: Vec<String> = unread.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
     for ((entry, name), bytes) in unread.iter().zip(&names).zip(repository.records.read_many(&names)?) {
-        let decode = |bytes: Vec<u8>| format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
+        let decode = |bytes: Vec<u8>| task_record(repository, name, &bytes);
         let written_at = entry.modified;
         match bytes.and_then(|bytes| bytes.map(decode).transpose()) {
             Ok(Some(record)) => {
@@ -567,6 +567,17 @@ fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, 
     let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
     let is_other = |(place, name): &(usize, &String)| {
         // What has a working name was never committed: nothing is ever replaced in a repository.
+/// The record of a run under its own name. Another one's would say nothing of the sets that this one leases: an answer was given to another question.
+fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<TaskRecord> {
+    let shown = repository.records.shown(name);
+    let record: TaskRecord = format::decode(&shown, bytes)?;
+    if format::task_name(record.task) == name {
+        return Ok(record);
+    }
+    let why = format!("is the record of another run, {}", record.task);
+    Err(Error::incomplete(shown, why, "run it again; if it stays so, look at it"))
+}
+
         let is_family = !name.ends_with(CLAIM) && !media::has_working_name(Path::new(name));
         is_family && !ours.contains(&(*place, &name[..]))
     };
