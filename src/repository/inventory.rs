@@ -167,7 +167,17 @@ impl StoredSet {
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
             names: record.families.iter().map(|family| family.name.clone()).collect(),
             reach: self.reach(),
+            until_by_store: self.until_by_store(),
         }
+    }
+
+    /// Until when it reaches in the log, by the store's clock, where the clock of its host was wrong. Times never go back along a chain: so they may be ahead
+    /// long after that clock was put right, and nothing is later than when it was stored.
+    fn until_by_store(&self) -> Option<i64> {
+        let until = self.reach()?.until;
+        let shifted = until.saturating_add(self.clock_error());
+        let known = if shifted > self.stored_at.saturating_add(CLOCK_TOLERANCE) { self.stored_at } else { shifted };
+        (known != until).then_some(known)
     }
 
     /// Where it begins and ends in the log, of engines that have log backups.
@@ -234,6 +244,7 @@ impl Inventory {
         let holds =
             |family: &FamilyRecord| Ok(places.get(family.place).is_some_and(|of| of.contains_key(&family.name)));
         inventory.strange = strange(&repository.places, stay, holds)?;
+        inventory.strange.extend(repository.shared_places()?);
         inventory.warnings.extend(inventory.strange.iter().map(Strange::line));
         for (at, mut record) in records.into_iter().enumerate() {
             let id = record.backup_set_id;
@@ -244,7 +255,6 @@ impl Inventory {
             if at >= recorded && first.is_some_and(|entry| entry.modified.saturating_sub(record.finished_at) > DAY) {
                 // Moved here without its record: its files say when.
                 record.stored_at = Some(record.finished_at);
-        inventory.strange.extend(repository.shared_places()?);
             }
             inventory.sets.push(StoredSet {
                 incomplete: incomplete(&record, &places),
@@ -557,16 +567,6 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
     Ok(tasks)
 }
 
-/// What stands in the places and belongs to no recorded set and no running task.
-fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, Entry>]) -> Vec<(usize, String)> {
-    let mut ours: HashSet<(usize, &str)> = HashSet::new();
-    let of_sets = records.iter().flat_map(|record| &record.families);
-    let open = tasks.iter().filter(|task| task.record.state.is_open());
-    let of_tasks = open.flat_map(|task| &task.record.families);
-    ours.extend(of_sets.chain(of_tasks).map(|family| (family.place, &family.name[..])));
-    let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
-    let is_other = |(place, name): &(usize, &String)| {
-        // What has a working name was never committed: nothing is ever replaced in a repository.
 /// The record of a run under its own name. Another one's would say nothing of the sets that this one leases: an answer was given to another question.
 fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<TaskRecord> {
     let shown = repository.records.shown(name);
@@ -578,6 +578,16 @@ fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<Task
     Err(Error::incomplete(shown, why, "run it again; if it stays so, look at it"))
 }
 
+/// What stands in the places and belongs to no recorded set and no running task.
+fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, Entry>]) -> Vec<(usize, String)> {
+    let mut ours: HashSet<(usize, &str)> = HashSet::new();
+    let of_sets = records.iter().flat_map(|record| &record.families);
+    let open = tasks.iter().filter(|task| task.record.state.is_open());
+    let of_tasks = open.flat_map(|task| &task.record.families);
+    ours.extend(of_sets.chain(of_tasks).map(|family| (family.place, &family.name[..])));
+    let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
+    let is_other = |(place, name): &(usize, &String)| {
+        // What has a working name was never committed: nothing is ever replaced in a repository.
         let is_family = !name.ends_with(CLAIM) && !media::has_working_name(Path::new(name));
         is_family && !ours.contains(&(*place, &name[..]))
     };
