@@ -162,7 +162,7 @@ fn log_sets_of_a_host_whose_clock_was_ahead_are_no_gap_behind_what_came_later() 
     }
     fs::remove_dir_all(world.at("state")).unwrap(); // The catalog knows better.
     // The log begins anew, and nobody has followed it: what comes now stands on another full.
-    app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE gone (n); PRAGMA wal_checkpoint(TRUNCATE)")
+    app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE skipped (n); PRAGMA wal_checkpoint(TRUNCATE)")
         .unwrap();
     back_up("full", 3);
     back_up("log", 4);
