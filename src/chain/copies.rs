@@ -59,6 +59,7 @@ mod tests {
             database: Some("/app.db".into()),
             names: vec![format!("{media}.bore")],
             reach: None,
+            until_by_store: None,
         }
     }
 

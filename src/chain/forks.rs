@@ -126,6 +126,7 @@ mod tests {
             database: Some("/app.db".into()),
             names: Vec::new(),
             reach: Some(reach),
+            until_by_store: None,
         }
     }
 

@@ -203,6 +203,12 @@ impl<'a> Logs<'a> {
         Path { sets, until, doubts }
     }
 
+    /// Until when a set reaches, by the store's clock where the clock of its host was wrong: sets that do not continue each other have no other in common.
+    fn until(&self, at: usize) -> Option<i64> {
+        let reach = self.reach(at)?;
+        Some(self.found[at].until_by_store.unwrap_or(reach.until))
+    }
+
     /// What stands between a path's end and log sets of the same database that are later and cannot be reached.
     pub fn gap(&self, path: &Path) -> Option<Error> {
         let base = &self.found[path.sets[0]];
@@ -210,11 +216,12 @@ impl<'a> Logs<'a> {
         let taken: HashSet<usize> = path.sets.iter().copied().collect();
         let reached: HashSet<Uuid> = path.sets.iter().map(|&at| self.found[at].backup_set_id).collect();
         let end = path.sets.last().and_then(|&at| self.reach(at)?.last);
+        let path_until = path.sets.last().and_then(|&at| self.until(at)).unwrap_or(path.until);
         // One that ends where the path does holds nothing else, whenever it looked.
         let ends_there = |reach: &Reach| reach.last.zip(end).is_some_and(|(last, end)| last.is(&end));
         let beyond = |at: &usize| {
-            let later = |reach: &Reach| reach.until > path.until && !ends_there(reach);
-            same(*at) && !taken.contains(at) && self.reach(*at).is_some_and(later)
+            let later = self.until(*at).is_some_and(|until| until > path_until);
+            later && same(*at) && !taken.contains(at) && !self.reach(*at).is_some_and(ends_there)
         };
         // The first of them is the one whose predecessor is missing.
         let broken = self
@@ -222,7 +229,7 @@ impl<'a> Logs<'a> {
             .keys()
             .copied()
             .filter(beyond)
-            .min_by_key(|&at| (self.reach(at).map_or(i64::MAX, |reach| reach.until), self.found[at].started_at))?;
+            .min_by_key(|&at| (self.until(at).unwrap_or(i64::MAX), self.found[at].started_at))?;
         let set = &self.found[broken];
         let wanted = set.base?;
         let why = match self.found.iter().find(|other| other.backup_set_id == wanted) {

@@ -41,6 +41,8 @@ pub struct FoundSet {
     pub names: Vec<String>,
     /// Where it begins and ends, once its manifest was asked.
     pub reach: Option<Reach>,
+    /// Until when that is, by the store's clock, where the clock of its host was wrong; microseconds since 1970.
+    pub until_by_store: Option<i64>,
 }
 
 impl FoundSet {

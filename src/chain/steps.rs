@@ -47,6 +47,7 @@ impl Standing {
             database: self.database.clone(),
             names: Vec::new(),
             reach: self.reach.clone(),
+            until_by_store: None,
         }
     }
 }
@@ -131,6 +132,7 @@ mod tests {
             database: Some("app".into()),
             names: Vec::new(),
             reach: Some(Reach { first, last: Some(point(to)), from: at, at, until: at, spans }),
+            until_by_store: None,
         }
     }
 

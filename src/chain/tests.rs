@@ -15,6 +15,7 @@ fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
         database: Some("/data/app.db".into()),
         names: vec![format!("{id}.bore")],
         reach: None,
+        until_by_store: None,
     }
 }
 

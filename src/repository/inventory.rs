@@ -167,7 +167,17 @@ impl StoredSet {
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
             names: record.families.iter().map(|family| family.name.clone()).collect(),
             reach: self.reach(),
+            until_by_store: self.until_by_store(),
         }
+    }
+
+    /// Until when it reaches in the log, by the store's clock, where the clock of its host was wrong. Times never go back along a chain: so they may be ahead
+    /// long after that clock was put right, and nothing is later than when it was stored.
+    fn until_by_store(&self) -> Option<i64> {
+        let until = self.reach()?.until;
+        let shifted = until.saturating_add(self.clock_error());
+        let known = if shifted > self.stored_at.saturating_add(CLOCK_TOLERANCE) { self.stored_at } else { shifted };
+        (known != until).then_some(known)
     }
 
     /// Where it begins and ends in the log, of engines that have log backups.
@@ -234,6 +244,7 @@ impl Inventory {
         let holds =
             |family: &FamilyRecord| Ok(places.get(family.place).is_some_and(|of| of.contains_key(&family.name)));
         inventory.strange = strange(&repository.places, stay, holds)?;
+        inventory.strange.extend(repository.shared_places()?);
         inventory.warnings.extend(inventory.strange.iter().map(Strange::line));
         for (at, mut record) in records.into_iter().enumerate() {
             let id = record.backup_set_id;
@@ -540,7 +551,7 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
     }
     let names: Vec<String> = unread.iter().map(|entry| format!("tasks/{}", entry.name)).collect();
     for ((entry, name), bytes) in unread.iter().zip(&names).zip(repository.records.read_many(&names)?) {
-        let decode = |bytes: Vec<u8>| format::decode::<TaskRecord>(&repository.records.shown(name), &bytes);
+        let decode = |bytes: Vec<u8>| task_record(repository, name, &bytes);
         let written_at = entry.modified;
         match bytes.and_then(|bytes| bytes.map(decode).transpose()) {
             Ok(Some(record)) => {
@@ -554,6 +565,17 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
     }
     tasks.sort_by_key(|task| task.as_ref().ok().map(|task| (task.record.started_at.clone(), task.record.task)));
     Ok(tasks)
+}
+
+/// The record of a run under its own name. Another one's would say nothing of the sets that this one leases: an answer was given to another question.
+fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<TaskRecord> {
+    let shown = repository.records.shown(name);
+    let record: TaskRecord = format::decode(&shown, bytes)?;
+    if format::task_name(record.task) == name {
+        return Ok(record);
+    }
+    let why = format!("is the record of another run, {}", record.task);
+    Err(Error::incomplete(shown, why, "run it again; if it stays so, look at it"))
 }
 
 /// What stands in the places and belongs to no recorded set and no running task.

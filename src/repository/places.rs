@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashSet};
 use fullbore_core::device::{Device, Place};
 use fullbore_core::{Error, Result};
 
-use super::Repository;
-use super::format::{self, FamilyRecord, SetRecord};
+use super::format::{self, FamilyRecord, RepositoryRecord, SetRecord};
 use super::inventory::ids_of;
+use super::records::Records;
+use super::{IDENTITY, Repository};
 
 /// So many of the newest sets are asked before something is written: a place that holds nothing of them is no place of theirs.
 const ASKED: usize = 16;
@@ -87,11 +88,36 @@ pub fn strange<'a>(
 }
 
 impl Repository {
-    /// Refuses to write where this host's places are not those of the newest sets.
+    /// The places, but for the first, in which another repository has its records: each of the two would take what stands there for its own, heed none of the
+    /// other's leases and rules, and remove what the other keeps.
+    ///
+    /// # Errors
+    /// A place cannot be reached.
+    pub fn shared_places(&self) -> Result<Vec<Strange>> {
+        let mut shared = Vec::new();
+        for place in self.places.iter().skip(1) {
+            let Some(bytes) = Records::of(place, &self.stores)?.read(IDENTITY)? else { continue };
+            let whose = format::decode::<RepositoryRecord>(IDENTITY, &bytes).ok().map(|record| record.repository_id);
+            let why = match whose {
+                Some(id) if id == self.id => {
+                    "holds the records, as the first place does: it is the same one".to_owned()
+                }
+                Some(id) => format!("holds the records of another repository, {id}"),
+                None => format!("holds a `{IDENTITY}` of somebody else"),
+            };
+            let hint =
+                "give each repository places of its own: they would take each other's sets for theirs, and prune them";
+            shared.push(Strange { thing: place.to_string(), why, hint });
+        }
+        Ok(shared)
+    }
+
+    /// Refuses to write where this host's places are not those of the newest sets, or not of this repository alone.
     ///
     /// # Errors
     /// They are not, or the repository cannot be reached.
     pub fn refuse_strange_places(&self) -> Result<()> {
+        self.shared_places()?.first().map_or(Ok(()), |shared| Err(shared.refusal(&self.name)))?;
         let going: HashSet<String> = ids_of(self, "tombstones/")?.iter().map(|id| format!("{id}.json")).collect();
         let mut listed = self.records.list("sets/")?;
         listed.retain(|entry| !going.contains(&entry.name));

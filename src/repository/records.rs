@@ -180,8 +180,10 @@ impl Records {
     pub fn modified(&self, name: &str) -> Result<Option<i64>> {
         match &self.root {
             Root::Store { bucket, prefix } => {
-                let listed = list_prefix(bucket, &format!("{prefix}{name}"))?;
-                Ok(listed.into_iter().find(|entry| entry.name == name).map(|entry| entry.modified))
+                // What is listed is a folder: below the name of a record itself there is nothing.
+                let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
+                let listed = list_prefix(bucket, &format!("{prefix}{folder}"))?;
+                Ok(listed.into_iter().find(|entry| entry.name == last).map(|entry| entry.modified))
             }
             Root::Folder(folder) => Ok(fs::metadata(folder.join(name)).ok().map(|metadata| modified(&metadata))),
         }

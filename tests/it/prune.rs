@@ -288,6 +288,21 @@ fn a_task_record_that_cannot_be_read_stops_a_prune_while_its_run_may_live_and_no
     assert!(torn.exists() && large.exists(), "what nobody understands is left to people");
 }
 
+/// As where an answer of a store comes twice, the second time to the question for what another run leases.
+#[test]
+fn the_record_of_another_run_does_not_stand_for_one_that_may_lease_sets() {
+    let (world, ids) = old_and_verified();
+    other_task(&world, "restore", &[&ids[0]]);
+    let name = "tasks/11111111-1111-4111-8111-111111111111.json";
+    let mut of_another = record(&world, name);
+    (of_another["task"], of_another["needs"]) = ("22222222-2222-4222-8222-222222222222".into(), json!([]));
+    write_record(&world, name, &of_another);
+    prune(&world, "--confirm").refused(3, name, "is the record of another run").says(&["60 minutes"]);
+    world.run("list --repo night").with_code(4).says(&[name]);
+    fs::remove_file(world.at(&format!("a/.fullbore/{name}"))).unwrap();
+    prune(&world, "--confirm").done();
+}
+
 #[test]
 fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
     let world = world();

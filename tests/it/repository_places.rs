@@ -284,3 +284,30 @@ fn a_prune_on_a_disk_without_any_room_makes_some() {
         drop(disk);
     }
 }
+
+/// The one that was made later knows nothing of the other, whose first place is not its own.
+#[test]
+fn two_repositories_do_not_share_a_place() {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    let text = "[repository.one]\nto = [\"a/\"]\n[repository.one.keep]\nlast = 9\n\
+                [repository.two]\nto = [\"b/\", \"a/\"]\nstripes = 2\n[repository.two.keep]\nlast = 1\n";
+    world.write("fullbore.toml", text.as_bytes());
+    world.run("backup sqlite:app.db --repo two").done();
+    for _ in 0..2 {
+        world.run("backup sqlite:app.db --repo one").done();
+    }
+    let before = world.names("a");
+    let lines =
+        ["backup sqlite:app.db --repo two", "prune --repo two --confirm --grace 0s", "copy --repo one --to-repo two"];
+    for line in lines {
+        world.run(line).refused(1, "a/", "holds the records of another repository");
+    }
+    // Who only reads is told.
+    world.run("verify --repo two").with_code(4).says(&["holds the records of another repository"]);
+    assert_eq!(world.names("a"), before);
+    world.run("restore --repo one --into sqlite:copy.db").done();
+    world.assert_copy();
+    // One place by two names.
+    world.write("fullbore.toml", b"[repository.one]\nto = [\"a/\", \"./b/../a/\"]\n[repository.one.keep]\nlast = 1\n");
+    world.run("backup sqlite:app.db --repo one").refused(1, "a/", "it is the same one");
+}

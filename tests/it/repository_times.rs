@@ -123,6 +123,55 @@ fn the_clock_of_a_host_that_was_wrong_does_not_hide_what_came_later() {
     }
 }
 
+/// Two hours later, as a clock tells that is ahead: the times that a host has written into the record of a set.
+fn shift_times(record: &mut Value) {
+    let hours = jiff::SignedDuration::from_hours(2);
+    match record {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok())) {
+                    ("at" | "until", Some(time)) => *value = json!((time + hours).to_string()),
+                    ("started_at" | "finished_at", _) => {
+                        *value = json!(value.as_i64().unwrap() + hours.as_micros() as i64)
+                    }
+                    _ => shift_times(value),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(shift_times),
+        _ => {}
+    }
+}
+
+#[test]
+fn log_sets_of_a_host_whose_clock_was_ahead_are_no_gap_behind_what_came_later() {
+    let world = world();
+    let app = rusqlite::Connection::open(world.at("app.db")).unwrap();
+    let back_up = |kind: &str, number: i64| {
+        app.execute_batch(&format!("CREATE TABLE t{number} (n)")).unwrap();
+        let made = world.run(&format!("backup sqlite:app.db --repo night --kind {kind}"));
+        assert!([0, 4].contains(&made.code), "{made}");
+    };
+    app.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    back_up("full", 1);
+    back_up("log", 2);
+    for id in ids(&world, "night") {
+        let mut ahead = record(&world, "a", &id);
+        shift_times(&mut ahead);
+        world.write(&format!("a/.fullbore/sets/{id}.json"), ahead.to_string().as_bytes());
+    }
+    fs::remove_dir_all(world.at("state")).unwrap(); // The catalog knows better.
+    // The log begins anew, and nobody has followed it: what comes now stands on another full.
+    app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE skipped (n); PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
+    back_up("full", 3);
+    back_up("log", 4);
+    drop(app);
+    assert!(newest_has(&world, "night", "t4"));
+    world.run("restore-test --repo night --scratch .").with_code(4).says(&["by the store's clock"]);
+    world.run("check --repo night --max-age 26h").done();
+}
+
 #[test]
 fn what_was_found_damaged_is_nobodys_base_and_no_copy() {
     let world = world();

@@ -303,6 +303,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         database: header.label.as_ref().map(|label| label.database.clone()).filter(|name| !name.is_empty()),
         names: devices.iter().map(final_name).collect(),
         reach: None,
+        until_by_store: None,
     };
     let (families, stores) = (header.families, stores.clone());
     Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }
