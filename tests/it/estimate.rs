@@ -161,6 +161,34 @@ fn a_deadline_says_what_keeps_it_or_what_it_would_take() {
 }
 
 #[test]
+fn what_was_asked_for_keeps_a_deadline_that_it_keeps() {
+    let world = calibrated();
+    // Three stripes are in no grid.
+    let line = "estimate sqlite:app.db --to a/ --stripes 3 --compression none --size 1TB --report json";
+    let [_, _, p90] = seconds(&world.run(line).done().json(), "backup");
+    let made = world.run(&format!("{line} --deadline {}s", p90.ceil() as u64 + 1)).done().json();
+    let fits = made["fits"].as_array().unwrap();
+    assert!(
+        fits.iter().any(|line| (&line["stripes"], &line["compression"]) == (&3.into(), &"none".into())),
+        "{made:#}"
+    );
+}
+
+#[test]
+fn one_file_takes_one_family_in_every_line_of_a_grid() {
+    let world = calibrated();
+    for (to, expected) in
+        [("--to a/one.bore", 1), ("--to a/one.bore --to b/two.bore", 2), ("--to a/ --to b/two.bore", 2)]
+    {
+        let made = world.run(&format!("estimate sqlite:app.db {to} --grid --report json")).done().json();
+        let grid = made["grid"].as_array().unwrap();
+        assert!(!grid.is_empty() && grid.iter().all(|line| line["stripes"] == expected), "{to}: {made:#}");
+    }
+    let line = "estimate sqlite:app.db --to a/one.bore --stripes 2";
+    world.run(line).refused(2, "--stripes", "is one file and takes one family");
+}
+
+#[test]
 fn the_downtime_of_a_move_is_that_of_its_last_step() {
     let world = calibrated();
     let of = |plan: &str| {
