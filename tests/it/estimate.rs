@@ -282,6 +282,9 @@ fn without_a_profile_of_this_machine_nothing_is_foreseen() {
     let world = World::with_database();
     world.run("estimate sqlite:app.db --to a/").refused(2, "profile `default`", "fullbore calibrate");
     world.run("calibrate --read app.db --write a --seconds 1 --space 32MiB").done();
+    world.write("home/.config/fullbore/profiles/night.json", &world.read(PROFILE));
+    let copied = world.run("estimate sqlite:app.db --to a/ --profile night --report json").done().json();
+    assert_eq!(copied["profile"]["name"], "night", "a copy has the name of its file");
     world.run("estimate sqlite:app.db --to a/ --profile ../x").refused(2, "../x", "letters");
     world.run("estimate sqlite:app.db --to a/ --compression zstd:19").refused(2, "codec zstd:19", "--thorough");
     world.run("estimate sqlite:none.db --to a/").refused(1, "none.db", "");

@@ -191,6 +191,21 @@ fn more_processors_come_with_workers_and_their_buffers() {
     }
 }
 
+#[test]
+fn processors_work_no_longer_than_there_is_time_whatever_history_says() {
+    for slowness in [0.5, 1.0, 2.0] {
+        let mut known = known_to_take(400.0, slowness);
+        known.path.machine.checksum = 0.1 / MIB;
+        let known = Known::new(known.path, &[], known.factor).unwrap();
+        let made = estimate(&known, &candidate(1000.0, 1)).unwrap().backup.unwrap();
+        let (share, glance) = (
+            made.cpu_seconds / made.seconds.p50 / 2.0,
+            glance(&known, candidate(1000.0, 1), By::Backup).unwrap().unwrap().cpu_share,
+        );
+        assert!((0.9..=1.0001).contains(&share) && (0.9..=1.0001).contains(&glance), "{slowness}: {share} {glance}");
+    }
+}
+
 fn is_about(seconds: f64, expected: f64) -> bool {
     (seconds / expected - 1.0).abs() < 0.005
 }
