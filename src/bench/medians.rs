@@ -83,6 +83,8 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
         let is_first = first.first().zip(counted.first()).is_none_or(|(first, own)| first.identity == own.identity);
         let mut row = row(cell, &all, &counted);
         row.wanted = matrix.repetitions as usize;
+        // What it costs is nothing that was measured: the matrix says it today.
+        row.price_per_tb = matrix.price_of(cell).filter(|_| row.rounds > 0).map(|price| price * hours_per_tb(&counted));
         row.faster = if is_first { None } else { faster(&counted, first) };
         row.name = words(cell, differ.iter());
         row.short = words(cell, differ.iter().filter(|axis| !Axis::GROUP.contains(axis)));
@@ -112,6 +114,11 @@ fn pace(record: &Record) -> f64 {
     record.seconds / record.source_bytes.max(1) as f64
 }
 
+/// Of a TB of disk makers, as in the prices of providers.
+fn hours_per_tb(counted: &[&Record]) -> f64 {
+    median(counted.iter().map(|record| 1e12 * pace(record) / 3600.0)).unwrap_or(0.0)
+}
+
 /// The median of the ratios in rounds that both have.
 fn faster(own: &[&Record], first: &[&Record]) -> Option<f64> {
     let ratio = |record: &&Record| {
@@ -125,8 +132,6 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
     let middle = |of: &dyn Fn(&Record) -> f64| median(counted.iter().map(|record| of(record))).unwrap_or(0.0);
     let speeds = || counted.iter().map(|record| record.mib_per_s);
     let minutes = middle(&|record| record.full_bytes as f64 * pace(record) / 60.0);
-    // A TB is that of disk makers, as in the prices of providers.
-    let hours_per_tb = middle(&|record| 1e12 * pace(record) / 3600.0);
     let loads: Vec<_> = counted.iter().filter_map(|record| record.load.as_ref()).collect();
     let of_load =
         |of: &dyn Fn(&super::results::LoadResult) -> f64| median(loads.iter().map(|load| of(load))).unwrap_or(0.0);
@@ -157,7 +162,7 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
                 Throughput { per_s: of_load(&|load| load.beside.per_s), p99_ms: of_load(&|load| load.beside.p99_ms) };
             (alone, beside)
         }),
-        price_per_tb: counted.first().and_then(|record| record.price_per_hour).map(|price| price * hours_per_tb),
+        price_per_tb: None,
         failed: counted.is_empty().then(|| last_error.unwrap_or_else(|| "not run".into())),
     }
 }
@@ -243,6 +248,17 @@ pub(super) mod tests {
         assert_eq!((rows[1].name.as_str(), rows[1].group.as_str()), ("none, 4 files", "backup, a"));
         assert_eq!((rows[0].stages.clone(), rows[0].bottleneck.as_str()), (vec![("source".into(), 0.25)], "transform"));
         assert!(rows[0].price_per_tb.unwrap() > rows[1].price_per_tb.unwrap());
+    }
+
+    #[test]
+    fn a_price_is_the_one_that_the_matrix_says_now() {
+        let (mut matrix, cells, records) = measured([[1.0; 3]; 4]);
+        let before = rows(&matrix, &cells, &records)[0].price_per_tb.unwrap();
+        (matrix.price_per_hour, matrix.currency) = (Some(20.0), "EUR".into());
+        assert!((rows(&matrix, &cells, &records)[0].price_per_tb.unwrap() / before - 10.0).abs() < 1e-9);
+        matrix.price_per_hour = None;
+        assert_eq!(rows(&matrix, &cells, &records)[0].price_per_tb, None);
+        assert_eq!(rows(&matrix, &cells, &[])[0].price_per_tb, None, "nothing was run");
     }
 
     #[test]

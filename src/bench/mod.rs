@@ -86,20 +86,20 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
     let work = matrix.work.clone();
     let out = request.out.clone().unwrap_or_else(|| beside(&request.matrix));
     let machine = machine();
+    let seen = if request.resume { results::seen(&out, &machine)? } else { std::collections::BTreeSet::new() };
+    let plan = plan::plan(&matrix, &cells, &rounds, &seen, &work);
     if request.dry_run {
-        let done = if request.resume { results::seen(&out, &machine)? } else { std::collections::BTreeSet::new() };
-        let plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
         let first = cells.iter().take(SHOWN).map(cells::Cell::line).collect();
         return Ok(Outcome { plan, first, tables: None, failed: 0, out });
+    }
+    if plan.asks() && !request.yes {
+        let what = format!("{}: {}", request.matrix.display(), plan.line());
+        return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
     }
     make_directory(&out)?;
     let mut results = Results::open(&out, request.resume, &machine)?;
     let done = results.done();
     let mut plan = plan::plan(&matrix, &cells, &rounds, &done, &work);
-    if plan.asks() && !request.yes {
-        let what = format!("{}: {}", request.matrix.display(), plan.line());
-        return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
-    }
     make_directory(&work.join("data"))?;
     let _held = places::hold(&matrix, say)?;
     rooms::sweep(&work, &matrix.media_directories)?;

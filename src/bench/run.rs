@@ -134,7 +134,7 @@ impl Bench<'_> {
             started_at: jiff::Timestamp::now().to_string(),
             volumes: volumes.into_iter().filter_map(on).collect(),
             caps: child::caps(class),
-            price_per_hour: class.and_then(|class| class.price_per_hour).or(self.matrix.price_per_hour),
+            price_per_hour: self.matrix.price_of(cell),
             ..Record::default()
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, be
 }
 
 /// The least of free memory and what is left in each control group of this process.
-fn available() -> Option<(u64, &'static str)> {
+pub(super) fn available() -> Option<(u64, &'static str)> {
     let free = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:");
     let free = free.map(|bytes| (bytes, "free memory of the machine"));
     let group = group_rooms().into_iter().min().map(|bytes| (bytes, "limit of the control group"));

@@ -27,6 +27,25 @@ pub(super) fn devices(
     fields: &NameFields<'_>,
 ) -> Result<Vec<Device>> {
     let families = stripes.unwrap_or(to.len());
+    check_families(to, families)?;
+    let mut devices = Vec::with_capacity(families);
+    for family in 1..=families {
+        let device = &to[(family - 1) % to.len()];
+        let named = match device.place() {
+            Place::Directory(_) | Place::Prefix { .. } => device.join(&expand(template, fields, family, families)?),
+            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
+        };
+        devices.push(named.unwrap_or_else(|| device.clone()));
+    }
+    refuse_twins(&devices)?;
+    Ok(devices)
+}
+
+/// Refuses as many families as these places do not take.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn check_families(to: &[Device], families: usize) -> Result<()> {
     if to.is_empty() {
         return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
     }
@@ -54,17 +73,7 @@ pub(super) fn devices(
     if families > 1 && to.iter().any(|device| matches!(device.place(), Place::Pipe)) {
         return Err(Error::usage("--to -", "a pipe takes one family", "give --to - alone"));
     }
-    let mut devices = Vec::with_capacity(families);
-    for family in 1..=families {
-        let device = &to[(family - 1) % to.len()];
-        let named = match device.place() {
-            Place::Directory(_) | Place::Prefix { .. } => device.join(&expand(template, fields, family, families)?),
-            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
-        };
-        devices.push(named.unwrap_or_else(|| device.clone()));
-    }
-    refuse_twins(&devices)?;
-    Ok(devices)
+    Ok(())
 }
 
 fn refuse_twins(devices: &[Device]) -> Result<()> {

@@ -40,6 +40,16 @@ fn the_advised_command_is_a_backup_that_can_be_restored() {
 }
 
 #[test]
+fn what_is_advised_for_one_file_goes_into_one_file() {
+    let world = calibrated();
+    let advice = world.run("advise sqlite:app.db --to a/one.bore --size 1TB --report json").done().json();
+    assert_eq!(advice["advised"]["stripes"], 1, "{advice:#}");
+    world.run(&command(&advice)).done();
+    world.run("backup sqlite:app.db --to a/two.bore --to b/three.bore --auto").done();
+    world.run("advise sqlite:app.db --to a/four.bore --stripes 2").refused(2, "--stripes", "is one file");
+}
+
+#[test]
 fn what_was_said_stays_and_the_rest_is_chosen() {
     let world = calibrated();
     let words = "--compression gzip:1 --stripes 3 --workers 1 --buffer-count 31 --max-transfer-size 512KiB --readers 2";
@@ -125,6 +135,18 @@ fn a_backup_chooses_by_itself_and_says_what() {
     std::fs::create_dir(world.at("b/depot")).unwrap();
     let into = world.run("backup sqlite:app.db --repo b/depot/ --auto --report json").done().json();
     assert!(into["notes"].to_string().contains("chosen by --auto"), "{into:#}");
+}
+
+#[test]
+fn what_is_chosen_is_enough_for_the_places_of_both_sides() {
+    let world = calibrated();
+    std::fs::create_dir_all(world.at("c")).unwrap();
+    world.write("two.toml", b"[repository.one]\nto = [\"a/\"]\n[repository.two]\nto = [\"b/\", \"c/\"]\n");
+    // One worker and little to do: more stripes bring nothing.
+    let line = "backup sqlite:app.db --config two.toml --repo one --copy-to two --auto --report json";
+    let made = world.run(line).done().json();
+    assert!(made["families"].as_array().unwrap().len() >= 2, "{made:#}");
+    world.run(&format!("{line} --stripes 1")).refused(2, "--stripes", "cannot use the 2 places");
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn thousands_of_runs_are_refused_with_their_number_and_time_until_yes_is_said() 
     let numbers = (1..=40).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
     let world = world(&format!("{SMALL}workers = [{numbers}]\nqueue-depth = [{numbers}]\n"));
     bench(&world, "").refused(2, "6400 cells, 6400 runs, about ", "is a lot").says(&["--yes"]);
-    assert!(!world.at("fullbore-bench").exists(), "nothing was begun");
+    assert_eq!(world.names("."), ["a", "b", "m.toml"], "nothing was begun, and nothing is left");
     assert!(bench(&world, "--dry-run").done().text().contains("6400 cells"));
 }
 
@@ -272,6 +272,31 @@ fn contradictory_axes_are_refused_by_their_cell() {
     let world = World::with_database();
     world.write("m.toml", b"[data.app]\nsource = \"sqlite:app.db\"\n[axes]\nload = \"l\"\n[load.l]\nwriters = 1\n");
     bench(&world, "").refused(2, "the cell `", "a load writes to the database");
+}
+
+#[test]
+fn a_matrix_without_an_end_is_refused_and_not_read_into_memory() {
+    let world = World::new();
+    world.run("bench /dev/zero --dry-run").refused(2, "/dev/zero", "is longer than 1.0 MiB");
+    world.write("m.toml", b"title = \"\xff\"\n");
+    bench(&world, "").refused(2, "m.toml", "is no text");
+}
+
+#[test]
+fn a_new_price_counts_for_what_was_run_before() {
+    let priced =
+        |price: &str| format!("price-per-hour = {price}\n{SMALL}").replace("[\"backup\", \"restore\"]", "\"backup\"");
+    let world = world(&priced("1"));
+    let of_first = |text: String| -> f64 {
+        let row = text.lines().find(|line| line.starts_with("| none |")).unwrap().to_owned();
+        row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap().trim().parse().unwrap()
+    };
+    let before = of_first(bench(&world, "").done().text());
+    world.write("m.toml", priced("100\ncurrency = \"EUR\"").as_bytes());
+    let text = bench(&world, "--resume").done().text();
+    assert!(text.contains("EUR per TB/h"), "{text}");
+    let after = of_first(text);
+    assert!((after / before / 100.0 - 1.0).abs() < 0.01, "{before} and {after}");
 }
 
 #[test]

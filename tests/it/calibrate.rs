@@ -332,6 +332,13 @@ fn a_store_is_measured_by_puts_and_gets_of_several_sizes_at_once_and_nothing_is_
     let line = "estimate sqlite:app.db --to s3://media/night/ --compression none --report json";
     let made = program::run(command(&world, &store, line)).done().json();
     assert!(made["backup"]["p50_s"].as_f64().unwrap() > 0.0 && made["restore"]["p50_s"].as_f64().unwrap() > 0.0);
+    let of = |verb: &str| {
+        let line = format!("{verb} sqlite:app.db --to s3://media/night/ --compression none --stripes 4 --report json");
+        program::run(command(&world, &store, &line)).done().json()
+    };
+    let (foreseen, pool) = (of("estimate")["memory_bytes"].clone(), of("backup")["pool"].clone());
+    let taken: u64 = ["bytes", "codec_bytes", "part_bytes"].iter().map(|name| pool[name].as_u64().unwrap()).sum();
+    assert_eq!(foreseen, taken + (64 << 20), "with the parts of objects: {pool}");
 }
 
 #[test]

@@ -120,6 +120,19 @@ impl Axis {
         matches!(self, Axis::BlockSize | Axis::MaxTransferSize)
     }
 
+    /// True for two words, which are both of this axis, that mean the same.
+    pub fn is_same(self, one: &str, other: &str) -> bool {
+        let codec = |word: &str| word.parse::<Compression>().ok();
+        let size = |word: &str| units::bytes(self.name(), word).ok();
+        let number = |word: &str| word.parse::<u64>().ok();
+        one == other
+            || match self {
+                Axis::Codec => codec(one) == codec(other),
+                _ if self.is_a_size() => size(one) == size(other),
+                _ => self.most().is_some() && number(one) == number(other),
+            }
+    }
+
     /// Refuses a word that the product would not take. Names (data, instances, volumes, loads) are looked up elsewhere.
     ///
     /// # Errors
@@ -156,6 +169,23 @@ impl Axis {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_value_is_one_however_it_is_written() {
+        for (axis, one, other) in [
+            (Axis::Codec, "zstd", "zstd:1"),
+            (Axis::MaxTransferSize, "1MiB", "1048576"),
+            (Axis::Stripes, "4", "04"),
+            (Axis::Data, "a", "a"),
+        ] {
+            assert!(axis.is_same(one, other), "{one} and {other}");
+        }
+        for (axis, one, other) in
+            [(Axis::Codec, "zstd:1", "zstd:3"), (Axis::Workers, "1", "2"), (Axis::Data, "04", "4")]
+        {
+            assert!(!axis.is_same(one, other), "{one} and {other}");
+        }
+    }
 
     #[test]
     fn every_axis_is_found_by_its_name_and_has_bounds() {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fullbore_core::io::read_small;
 use fullbore_core::{Error, Result};
 use toml::de::DeTable;
 
@@ -15,13 +16,14 @@ pub use axis::Axis;
 pub use parts::{Data, DataFrom, Instance, Load};
 pub use read::nearest;
 
+use super::cells::Cell;
 use super::volume::{self, Choice, Means, Profile};
 use crate::units;
 use read::Place;
 pub(super) use read::Table;
 
 /// Bytes of the longest file that is read.
-const FILE_MAX: u64 = 1 << 20;
+const FILE_MAX: usize = 1 << 20;
 /// Values on one axis, tables of one kind, exclusions.
 const MOST_VALUES: usize = 1000;
 const MOST_REPETITIONS: u64 = 100;
@@ -109,14 +111,16 @@ impl Matrix {
     /// # Errors
     /// It cannot be read, or something in it is wrong: with its line, and what to write.
     pub fn load(path: &Path) -> Result<Self> {
-        let failed = |e| Error::io("read the matrix", path.display().to_string(), e);
-        if std::fs::metadata(path).map_err(failed)?.len() > FILE_MAX {
-            let why = format!("is longer than {}", units::show_bytes(FILE_MAX));
-            return Err(Error::usage(path.display().to_string(), why, "give a matrix as in docs/BENCH.md"));
+        let shown = path.display().to_string();
+        let wrong = |why: String| Error::usage(&shown, why, "give a matrix as in docs/BENCH.md");
+        // Not what its length is said to be: a device and a pipe have none, and no end.
+        let (bytes, _) = read_small(path, FILE_MAX + 1).map_err(|e| Error::io("read the matrix", &shown, e))?;
+        if bytes.len() > FILE_MAX {
+            return Err(wrong(format!("is longer than {}", units::show_bytes(FILE_MAX as u64))));
         }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| wrong(format!("is no text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());
-        Self::parse(&path.display().to_string(), &stem, &text)
+        Self::parse(&shown, &stem, text)
     }
 
     /// The same of a text; `title` is what it is called if it does not say.
@@ -164,6 +168,14 @@ impl Matrix {
             instances,
             loads,
         })
+    }
+}
+
+impl Matrix {
+    /// What an hour of the machine costs that a cell runs on.
+    pub fn price_of(&self, cell: &Cell) -> Option<f64> {
+        let class = cell.get(Axis::Instance).and_then(|name| self.instances.get(name));
+        class.and_then(|class| class.price_per_hour).or(self.price_per_hour)
     }
 }
 

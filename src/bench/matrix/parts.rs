@@ -178,7 +178,8 @@ fn words(axis: Axis, value: &Value<'_>, names: &Names<'_>) -> Result<Vec<String>
         let word = one.word()?;
         axis.check(&word).map_err(|error| one.because(&error))?;
         check_name(axis, &word, &one, names)?;
-        if words.contains(&word) {
+        // `zstd` and `zstd:1`, `1MiB` and `1048576` are one value.
+        if words.iter().any(|known| axis.is_same(known, &word)) {
             return Err(one.refused(format!("`{word}` is there twice"), "name each value once"));
         }
         words.push(word);

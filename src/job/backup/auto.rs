@@ -29,12 +29,18 @@ pub struct Auto {
     pub catalog: PathBuf,
 }
 
-/// `request` with what `--auto` chooses, and without `--auto`; as it is where that was not asked for. A note says what was chosen.
+/// `request` with what `--auto` chooses, and without `--auto`; as it is where that was not asked for. There are no fewer stripes than
+/// `least_stripes`, the places of a second side. A note says what was chosen.
 ///
 /// # Errors
 /// Those of `fullbore advise`, but for a profile that is not of this machine: a backup that ran last night does not fail because the machine has
 /// another processor since. A log set; a deadline that nothing keeps.
-pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Request> {
+pub(in crate::job) fn chosen(
+    request: &Request,
+    least_stripes: usize,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Request> {
     let Some(auto) = &request.auto else { return Ok(request.clone()) };
     if request.kind == SetKind::Log {
         let why = "a log set is too small for a choice to matter";
@@ -52,6 +58,7 @@ pub(in crate::job) fn chosen(request: &Request, conduct: &Conduct, report: &mut 
     let asked = foresee::Request {
         source: request.source.clone(),
         to: request.to.clone(),
+        least_stripes,
         stripes: request.stripes,
         compression: auto.compression,
         encrypted: !request.encrypt_to.is_empty(),

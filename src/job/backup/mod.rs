@@ -141,7 +141,7 @@ pub struct Within<'a> {
 /// # Errors
 /// Whatever stops it; then nothing usable was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    run_within(&auto::chosen(request, conduct, report)?, None, conduct, report).map(drop)
+    run_within(&auto::chosen(request, 0, conduct, report)?, None, conduct, report).map(drop)
 }
 
 /// The same into a repository: what was committed, for its records; nothing after `--dry-run`.

@@ -8,6 +8,7 @@ use super::report::{GridLine, ProfileReport, line};
 use super::{Conduct, Ground, Request, ground, of, unpredictable};
 use crate::tune::estimate::{Estimate, Glance, Goal, glance, rank, throttle};
 use crate::tune::profile::{self, Profile};
+use crate::units::show_bytes;
 
 const SCHEMA_VERSION: u32 = 1;
 /// A throttle is advised in whole steps of so many bytes per second.
@@ -62,6 +63,13 @@ pub(in crate::job) fn advise_by(
     for shape in &shapes {
         conduct.check()?;
         glances.extend(glanced(shape, request, goal, &ground)?);
+    }
+    let least = glances.iter().map(|glance| glance.candidate.memory_bytes).min();
+    glances.retain(|glance| ground.has_memory(&glance.candidate));
+    if let (Some(least), Some(memory), true) = (least, ground.memory, glances.is_empty()) {
+        let why =
+            format!("every configuration takes {} or more, and {} are there", show_bytes(least), show_bytes(memory));
+        return Err(Error::usage("memory", why, "lower --buffer-count or --max-transfer-size, or leave them out"));
     }
     rank(&mut glances, goal.best);
     let (advised, keeps_deadline) = chosen(glances, request, goal, &ground)?;

@@ -5,10 +5,11 @@ use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::plan::{FIXED_MEMORY, Knobs, Plan};
+use fullbore_core::store::Stores;
 
 use super::sample::Source;
 use super::{Request, Share};
-use crate::job::backup::stripes::part_size;
+use crate::job::backup::stripes::{part_bytes, part_size};
 use crate::job::reading::unpack_plan;
 use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
 use crate::tune::model::Besides;
@@ -38,7 +39,8 @@ impl Shape {
 
 /// What the flags say.
 pub(super) fn asked(request: &Request) -> Shape {
-    Shape::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(request.to.len()))
+    let places = request.to.len().max(request.least_stripes);
+    Shape::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(places))
 }
 
 /// Every product of codec, stripes and buffers, as far as the path knows the codecs.
@@ -85,7 +87,7 @@ fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>],
 ///
 /// # Errors
 /// What a plan refuses.
-pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Result<Candidate> {
+pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source, stores: &Stores) -> Result<Candidate> {
     let compression = shape.compression;
     let besides = Besides { files: source.besides.files as f64, ..Besides::default() };
     let amount = Amount { plain_bytes: source.plain_bytes, besides };
@@ -106,6 +108,9 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
         planned = plan(&Knobs { buffer_count: Some(count), ..knobs })?;
     }
     let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, planned.transfer_size)?;
+    // A store that cannot be asked for its limits takes as many parts as most do.
+    let parts = part_bytes(&request.to, shape.stripes, per_family, part_size, stores)
+        .unwrap_or(part_size * shape.stripes as u64);
     let families = shape.stripes as u64;
     let restore = of_restore(&unpacked, families, compression, request.encrypted, amount);
     let in_store = request.to.iter().any(Device::is_in_store);
@@ -115,7 +120,7 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source) -> Re
         buffer_count: planned.buffer_count() as u64,
         workers: planned.workers as u64,
         throttle: planned.throttle,
-        memory_bytes: planned.pool_bytes() + planned.codec_bytes + FIXED_MEMORY,
+        memory_bytes: planned.pool_bytes() + planned.codec_bytes + parts + FIXED_MEMORY,
         backup: Some(of_backup(&planned, compression, request.encrypted, amount)),
         restore: Some(if in_store { in_ranges(restore, &unpacked) } else { restore }),
     })
@@ -150,10 +155,10 @@ mod tests {
                 let knobs = Knobs { buffer_count: Some(buffers), workers: Some(workers), ..Knobs::default() };
                 Plan::backup(&knobs, made.stripes as usize, made.compression, differential)
             };
-            if let Ok(made) = candidate(&shape, &request, &source) {
+            if let Ok(made) = candidate(&shape, &request, &source, &Stores::default()) {
                 assert!(plan(&made, true).is_ok() && plan(&made, false).is_ok(), "{shape:?}: {made:?}");
             }
-            let made = candidate(&shape, &of_full, &source);
+            let made = candidate(&shape, &of_full, &source, &Stores::default());
             refused_as_full += usize::from(made.is_ok_and(|made| plan(&made, true).is_err()));
         }
         assert!(refused_as_full > 0, "half the buffers of a full are too few for a differential");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::Result;
 use fullbore_core::device::{Device, Place};
+use fullbore_core::store::Stores;
 
 use super::candidates::{self, Shape};
 use super::sample::Source;
@@ -29,7 +30,7 @@ enum Medium {
 }
 
 /// What earlier fulls of this database, made on this machine into the same media, say of the model.
-pub(super) fn learned(request: &Request, path: &Path, source: &Source) -> Result<Factor> {
+pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &Stores) -> Result<Factor> {
     if !request.catalog.exists() {
         return Ok(Factor::untried());
     }
@@ -46,7 +47,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source) -> Result
         }
     }
     let observed: Vec<Observed> =
-        runs.into_values().filter_map(|record| observed(record, request, path, source)).collect();
+        runs.into_values().filter_map(|record| observed(record, request, path, (source, stores))).collect();
     Ok(learn(&observed))
 }
 
@@ -76,7 +77,12 @@ fn medium(name: &str) -> Medium {
 }
 
 /// How long a run took, and what the model says of it; nothing of one that is too short to tell.
-fn observed(record: &SetRecord, request: &Request, path: &Path, source: &Source) -> Option<Observed> {
+fn observed(
+    record: &SetRecord,
+    request: &Request,
+    path: &Path,
+    (source, stores): (&Source, &Stores),
+) -> Option<Observed> {
     let seconds = (record.finished_at - record.started_at) as f64 / 1e6;
     // Older records know the whole size alone: as much of it passed as would now.
     let of_whole = || (record.database_bytes as f64 * source.passing_share) as u64;
@@ -88,7 +94,7 @@ fn observed(record: &SetRecord, request: &Request, path: &Path, source: &Source)
     let mut request = Request { encrypted: record.encrypted, differential: false, ..request.clone() };
     request.knobs.throttle = None;
     let of_run = Source { plain_bytes, shares: Vec::new(), ..source.clone() };
-    let candidate = candidates::candidate(&shape, &request, &of_run).ok()?;
+    let candidate = candidates::candidate(&shape, &request, &of_run, stores).ok()?;
     let predicted = predict(path, &candidate.backup?).ok()?;
     // A record is of what passes: from the snapshot to the last byte read.
     Some(Observed { seconds, predicted: predicted.seconds - predicted.fixed_seconds })

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, Place, without_password};
 use fullbore_core::plan::Knobs;
+use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 
@@ -18,7 +19,8 @@ pub(super) use advice::advise_by;
 pub use advice::{Advice, advise};
 pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
 
-use super::{Conduct, backup};
+use super::names::check_families;
+use super::{Conduct, backup, memory};
 use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Steps, estimate};
 use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way};
 use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
@@ -32,6 +34,8 @@ pub struct Request {
     pub source: String,
     /// Where families would go.
     pub to: Vec<Device>,
+    /// The fewest families: as many as the second side of `--copy-to` has places.
+    pub least_stripes: usize,
     /// `--stripes`.
     pub stripes: Option<usize>,
     /// `--compression`, where it was said.
@@ -67,10 +71,20 @@ pub struct Request {
 /// What is known before any configuration is looked at.
 struct Ground {
     source: Source,
+    stores: Stores,
+    /// Bytes of memory that there are now, where that is known.
+    memory: Option<u64>,
     profile: Profile,
     known: Known,
     notes: Vec<String>,
     warnings: Vec<String>,
+}
+
+impl Ground {
+    /// A job that takes more than there is would be refused.
+    fn has_memory(&self, candidate: &Candidate) -> bool {
+        self.memory.is_none_or(|bytes| candidate.memory_bytes <= bytes)
+    }
 }
 
 /// Foresees what was asked for.
@@ -84,9 +98,13 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     if request.grid || request.deadline.is_some() {
         for shape in candidates::grid(request, &ground.known) {
             conduct.check()?;
-            // What a plan refuses is no configuration.
-            grid.extend(of(&shape, request, &ground).ok());
+            // What a plan refuses is no configuration, and what there is no memory for neither.
+            grid.extend(of(&shape, request, &ground).ok().filter(|one| ground.has_memory(&one.candidate)));
         }
+    }
+    // Of all that keep a deadline that is the first to be asked about, though no grid may have it.
+    if request.deadline.is_some() && !grid.iter().any(|one| one.candidate == asked.candidate) {
+        grid.push(asked.clone());
     }
     crate::tune::estimate::by_backup(&mut grid);
     report::make(request, &ground, &asked, &grid)
@@ -98,12 +116,13 @@ fn ground(request: &Request, (profile, remark): (Profile, Option<String>), condu
     let made = path(request, &profile, &source)?;
     let warnings = profile.says_its_age().into_iter().chain(made.doubts).collect();
     let mut notes: Vec<String> = remark.into_iter().chain(made.unknown).collect();
-    let factor = earlier::learned(request, &made.path, &source).unwrap_or_else(|error| {
+    let factor = earlier::learned(request, &made.path, &source, &conduct.stores).unwrap_or_else(|error| {
         notes.push(format!("nothing was learned from earlier runs: {error}"));
         Factor::untried()
     });
     let known = Known::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
-    Ok(Ground { source, profile, known, notes, warnings })
+    let (stores, memory) = (conduct.stores.clone(), memory::available().map(|(bytes, _)| bytes));
+    Ok(Ground { source, stores, memory, profile, known, notes, warnings })
 }
 
 /// The database's size, and what codecs make of it.
@@ -190,7 +209,12 @@ fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
 
 /// A candidate with the directions that the profile knows.
 fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candidate> {
-    let mut candidate = candidates::candidate(shape, request, &ground.source)?;
+    check_families(&request.to, shape.stripes)?;
+    if shape.stripes < request.least_stripes {
+        let why = format!("{} families cannot use the {} places of the copy", shape.stripes, request.least_stripes);
+        return Err(Error::usage("--stripes", why, "give at least one stripe for each of them"));
+    }
+    let mut candidate = candidates::candidate(shape, request, &ground.source, &ground.stores)?;
     let path = &ground.known.path;
     let to_nowhere = request.to.iter().all(|device| matches!(device.place(), Place::Null));
     let of_media = |way| to_nowhere || is_known(path.media.ceiling(way));

@@ -1,6 +1,6 @@
 //! How long a database is down when it moves: full, differential and log, while it changes.
 
-use super::super::model::{Configuration, Interval, Unpredictable, predict_slowed};
+use super::super::model::{Configuration, Interval, Sample, Unpredictable, predict_slowed};
 use super::Known;
 
 /// What is taken, one after the other.
@@ -26,6 +26,13 @@ pub struct Cutover {
     pub moved: f64,
 }
 
+/// What follows the full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Differential,
+    Log,
+}
+
 impl Steps {
     /// From `full`, `full+diff`, `full+log` or `full+diff+log`.
     pub fn parse(text: &str) -> Option<Self> {
@@ -43,13 +50,12 @@ impl Steps {
         self.differential || self.log
     }
 
-    /// The steps after the full of a database of so many bytes: the most that each can hold.
-    fn behind_the_full(self, whole: f64) -> impl Iterator<Item = f64> {
-        self.differential.then_some(whole).into_iter().chain(self.log.then_some(f64::INFINITY))
+    fn behind_the_full(self) -> impl Iterator<Item = Step> {
+        self.differential.then_some(Step::Differential).into_iter().chain(self.log.then_some(Step::Log))
     }
 }
 
-/// Each step is a backup and its restore; what changes during one step is what the next one has to move. `change_rate` is in bytes per second.
+/// Each step is a backup and its restore; what changes during one step is what the next one has to move, of which a differential reads everything. `change_rate` is in bytes per second.
 ///
 /// # Errors
 /// As [`predict_slowed`].
@@ -63,20 +69,20 @@ pub fn cutover(
     let whole = backup.plain_bytes;
     let (mut beforehand, mut downtime, mut last_bytes, mut whole_took) = (vec![], vec![], vec![], vec![]);
     for sample in &known.samples {
-        let seconds = |bytes: f64| -> Result<f64, Unpredictable> {
-            let of = |configuration: &Configuration| {
-                let part = Configuration { plain_bytes: bytes.max(1.0), ..configuration.clone() };
-                Ok(predict_slowed(&sample.path, &part, sample.slowness)?.seconds)
-            };
-            Ok(of(backup)? + of(restore)?)
-        };
-        let (mut bytes, mut took, mut before) = (whole, seconds(whole)?, 0.0);
+        let moves = |bytes: f64| Ok(part(sample, backup, bytes)? + part(sample, restore, bytes)?);
+        let (mut bytes, mut took, mut before) = (whole, moves(whole)?, 0.0);
         whole_took.push(took);
-        // A page that changes twice is in a differential once, and in a log twice.
-        for most in steps.behind_the_full(whole) {
+        for step in steps.behind_the_full() {
             before += took;
-            bytes = (change_rate * took).min(most);
-            took = seconds(bytes)?;
+            let changed = change_rate * took;
+            // A page that changes twice is in a differential once, and in a log twice.
+            (bytes, took) = match step {
+                Step::Differential => {
+                    let changed = changed.min(whole);
+                    (changed, differential(sample, backup, changed)? + part(sample, restore, changed)?)
+                }
+                Step::Log => (changed, moves(changed)?),
+            };
         }
         beforehand.push(before);
         downtime.push(took);
@@ -85,4 +91,21 @@ pub fn cutover(
     let of = |values| Interval::of(values).unwrap_or(Interval { p10: 0.0, p50: 0.0, p90: 0.0 });
     let moved = whole / of(whole_took).p50;
     Ok(Cutover { beforehand: of(beforehand), downtime: of(downtime), last_bytes: of(last_bytes), moved })
+}
+
+/// Seconds of the same job for so many bytes.
+fn part(sample: &Sample, configuration: &Configuration, bytes: f64) -> Result<f64, Unpredictable> {
+    let part = Configuration { plain_bytes: bytes.max(1.0), ..configuration.clone() };
+    Ok(predict_slowed(&sample.path, &part, sample.slowness)?.seconds)
+}
+
+/// Seconds of the backup of a differential: all of the database is read, and hashed; what has changed is packed, and stored.
+fn differential(sample: &Sample, backup: &Configuration, changed: f64) -> Result<f64, Unpredictable> {
+    let share = changed.max(1.0) / backup.plain_bytes.max(1.0);
+    let mut path = sample.path.clone();
+    for codec in &mut path.codecs {
+        codec.pack *= share;
+        codec.stored_share *= share;
+    }
+    Ok(predict_slowed(&path, backup, sample.slowness)?.seconds)
 }

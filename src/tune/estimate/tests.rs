@@ -107,13 +107,17 @@ fn a_database_is_down_for_the_last_step_of_its_move() {
     let (backup, restore) = (configuration(Direction::Backup, 1000.0), configuration(Direction::Restore, 1000.0));
     let of =
         |steps: &str, rate: f64| cutover(&known, &backup, &restore, Steps::parse(steps).unwrap(), rate * MIB).unwrap();
-    // Each direction takes a second for 100 MiB: the full 20 s, meanwhile 10 MiB/s change.
+    // Each direction takes a second for 100 MiB: the full 20 s, meanwhile 10 MiB/s change. The differential of these 200 MiB reads all 1,000, 400 in a
+    // second; the log that of 4.5 s.
     let [full, differential, log] = ["full", "full+diff", "full+diff+log"].map(|steps| of(steps, 10.0));
     assert!((full.downtime.p50 - 20.0).abs() < 0.01 && full.beforehand.p50 == 0.0, "{full:?}");
-    assert!((differential.downtime.p50 - 4.0).abs() < 0.01, "{differential:?}");
+    assert!((differential.downtime.p50 - 4.5).abs() < 0.01, "{differential:?}");
+    assert!((differential.last_bytes.p50 / MIB - 200.0).abs() < 0.1, "{differential:?}");
     assert!((differential.beforehand.p50 - 20.0).abs() < 0.02);
-    assert!((log.downtime.p50 - 0.8).abs() < 0.01 && (log.beforehand.p50 - 24.0).abs() < 0.02, "{log:?}");
-    assert!((log.last_bytes.p50 / MIB - 40.0).abs() < 0.1);
+    assert!((log.downtime.p50 - 0.9).abs() < 0.01 && (log.beforehand.p50 - 24.5).abs() < 0.02, "{log:?}");
+    assert!((log.last_bytes.p50 / MIB - 45.0).abs() < 0.1);
+    // However little has changed.
+    assert!((of("full+diff", 1e-6).downtime.p50 - 2.5).abs() < 0.01);
     // What changes faster than it can be moved is as much as everything.
     assert!((of("full+diff", 1000.0).downtime.p50 - 20.0).abs() < 0.01);
     assert_eq!(Steps::parse("diff"), None);
@@ -184,6 +188,21 @@ fn more_processors_come_with_workers_and_their_buffers() {
         assert!((7.9..8.5).contains(&factor), "{eight_times:?}");
         let last = eight_times.last().unwrap();
         assert!((15.8..17.0).contains(&last.value) && last.unit == "1", "processors: {eight_times:?}");
+    }
+}
+
+#[test]
+fn processors_work_no_longer_than_there_is_time_whatever_history_says() {
+    for slowness in [0.5, 1.0, 2.0] {
+        let mut known = known_to_take(400.0, slowness);
+        known.path.machine.checksum = 0.1 / MIB;
+        let known = Known::new(known.path, &[], known.factor).unwrap();
+        let made = estimate(&known, &candidate(1000.0, 1)).unwrap().backup.unwrap();
+        let (share, glance) = (
+            made.cpu_seconds / made.seconds.p50 / 2.0,
+            glance(&known, candidate(1000.0, 1), By::Backup).unwrap().unwrap().cpu_share,
+        );
+        assert!((0.9..=1.0001).contains(&share) && (0.9..=1.0001).contains(&glance), "{slowness}: {share} {glance}");
     }
 }
 

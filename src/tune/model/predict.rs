@@ -143,6 +143,8 @@ pub fn predict_slowed(path: &Path, configuration: &Configuration, slowness: f64)
         seconds: made.seconds * slowness,
         rate: made.rate / slowness,
         fixed_seconds: made.fixed_seconds * slowness,
+        // Processors are hardware: else they would work for longer than there is time where all else is faster.
+        cpu_seconds: made.cpu_seconds * slowness,
         phases: made.phases.iter().map(slowed).collect(),
         ..made
     })

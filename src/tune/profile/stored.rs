@@ -96,7 +96,9 @@ pub fn load(directory: &Path, name: &str) -> Result<Profile> {
     if bytes.len() == LARGEST {
         return Err(Error::refused(shown, format!("is longer than {LARGEST} bytes"), again()));
     }
-    parse(&bytes).map_err(|why| Error::refused(shown, why, again()))
+    // A copy of a profile is called as its file is: by that it is measured anew.
+    let named = |profile| Profile { name: name.to_owned(), ..profile };
+    parse(&bytes).map(named).map_err(|why| Error::refused(shown, why, again()))
 }
 
 /// A profile out of its text, with every number bounded.
