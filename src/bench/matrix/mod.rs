@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fullbore_core::io::read_small;
+use fullbore_core::io::read_whole;
 use fullbore_core::{Error, Result};
 use toml::de::DeTable;
 
@@ -114,10 +114,8 @@ impl Matrix {
         let shown = path.display().to_string();
         let wrong = |why: String| Error::usage(&shown, why, "give a matrix as in docs/BENCH.md");
         // Not what its length is said to be: a device and a pipe have none, and no end.
-        let (bytes, _) = read_small(path, FILE_MAX + 1).map_err(|e| Error::io("read the matrix", &shown, e))?;
-        if bytes.len() > FILE_MAX {
-            return Err(wrong(format!("is longer than {}", units::show_bytes(FILE_MAX as u64))));
-        }
+        let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the matrix", &shown, e))?;
+        let bytes = bytes.ok_or_else(|| wrong(format!("is longer than {}", units::show_bytes(FILE_MAX as u64))))?;
         let text = std::str::from_utf8(&bytes).map_err(|e| wrong(format!("is no text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());
         Self::parse(&shown, &stem, text)
@@ -169,9 +167,7 @@ impl Matrix {
             loads,
         })
     }
-}
 
-impl Matrix {
     /// What an hour of the machine costs that a cell runs on.
     pub fn price_of(&self, cell: &Cell) -> Option<f64> {
         let class = cell.get(Axis::Instance).and_then(|name| self.instances.get(name));
