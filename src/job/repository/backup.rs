@@ -52,9 +52,9 @@ pub fn run(
         Wanted::Auto => SetKind::Differential,
         _ => request.kind,
     };
-    let second = copy_to.map(|second| repository::places(second.name, second.config)).transpose()?;
+    let mirrored = copy_to.map(copy_to::places).transpose()?.map_or(0, |places| places.len());
     let to_places = Request { to: places.clone(), kind, ..request.clone() };
-    let advised = backup::auto::chosen(&to_places, second.map_or(0, |places| places.len()), conduct, report)?;
+    let advised = backup::auto::chosen(&to_places, mirrored, conduct, report)?;
     let request = &advised;
     let planned = copy_to.filter(|_| request.dry_run).map(|second| copy_to::planned(second, request, conduct));
     let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };

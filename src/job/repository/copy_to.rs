@@ -1,5 +1,6 @@
 //! `--copy-to`: the second repository of a backup. It gets the same families in the same pass, and has a task, leases and a record of its own.
 
+use fullbore_core::device::Device;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
@@ -119,10 +120,17 @@ impl<'a> Second<'a> {
     }
 }
 
+/// Its places.
+///
+/// # Errors
+/// There is no such repository.
+pub(super) fn places(setting: Setting<'_>) -> Result<Vec<Device>> {
+    repository::places(setting.name, setting.config).map_err(about_copy_to)
+}
+
 /// Where the families would go, of a plan that makes nothing.
 pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct) -> Result<Mirror> {
-    let to = repository::places(setting.name, setting.config).map_err(about_copy_to)?;
-    Ok(Mirror { to, name_template: template(request, setting), stores: stores(setting, conduct)? })
+    Ok(Mirror { to: places(setting)?, name_template: template(request, setting), stores: stores(setting, conduct)? })
 }
 
 /// How objects are kept is said of each repository.
