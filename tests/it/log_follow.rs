@@ -116,6 +116,22 @@ fn wait_for_sets(world: &World, more: usize) {
     until("log sets", || log_sets(world) >= before + more);
 }
 
+/// Waits for that many log sets of a follower that goes on, or says why it cannot: a checkpoint has restarted the log before it held that. Then
+/// another begins anew with a full. One that does neither is a defect, and is shown with what it has said.
+#[track_caller]
+fn wait_for_sets_of(world: &World, follower: &mut Running, line: &str, more: usize) {
+    let (before, since) = (log_sets(world), Instant::now());
+    while log_sets(world) < before + more {
+        if matches!(follower.child.try_wait(), Ok(Some(_))) {
+            let anew = following(world, &format!("{line} --full-if-needed"));
+            let ended = std::mem::replace(follower, anew);
+            ended.wait().refused(1, "app.db-wal", "are lost or cannot be proved");
+        }
+        assert!(since.elapsed() < Duration::from_secs(120), "no log set for two minutes; it says: {}", follower.said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Waits for the set of what `change` does once, however soon it comes.
 #[track_caller]
 fn set_of<T>(world: &World, change: impl FnOnce() -> T) {
@@ -164,31 +180,21 @@ fn killed_again_and_again(ways: &str, line: &str) {
     let mut writer = Writer::start(&world, ways);
     let mut times = Vec::new();
     for round in 0..4 {
-        wait_for_sets(&world, 3);
+        wait_for_sets_of(&world, &mut follower, line, 3);
         times.push(now());
         std::thread::sleep(Duration::from_millis(60));
         let seen = newest_row(&world.at("app.db"));
-        wait_for_sets(&world, 2);
+        wait_for_sets_of(&world, &mut follower, line, 2);
         assert!(
             restored_up_to(&world, "--from a --latest") >= seen,
             "round {round}: what was there before two sets is not in them"
         );
         follower.signal("KILL");
         follower.wait();
-        let before = log_sets(&world);
         follower = world.start(line);
-        let mut refused = false;
-        until("the next follower to go on, or to say why it cannot", || {
-            refused = matches!(follower.child.try_wait(), Ok(Some(_)));
-            refused || log_sets(&world) > before
-        });
-        if refused {
-            // A checkpoint restarted the log meanwhile: that is said, and a full begins anew.
-            follower.wait().refused(1, "app.db-wal", "are lost or cannot be proved");
-            follower = following(&world, &format!("{line} --full-if-needed"));
-        }
+        wait_for_sets_of(&world, &mut follower, line, 1);
     }
-    wait_for_sets(&world, 2);
+    wait_for_sets_of(&world, &mut follower, line, 2);
     writer.kill();
     ended(follower);
     assert_eq!(restored_up_to(&world, "--from a --latest"), newest_row(&world.at("app.db")));
@@ -288,7 +294,10 @@ fn a_device_that_fails_for_a_while_is_tried_again() {
     std::fs::rename(world.at("b"), world.at("away")).unwrap();
     app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap();
     follower.says("could not be stored");
+    // The follower holds the log: this checkpoint would wait for it, as long as it was told to, and cannot restart it.
+    app.busy_timeout(Duration::from_millis(100)).unwrap();
     app.execute_batch("INSERT INTO ledger VALUES (3, 3, NULL); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    app.busy_timeout(Duration::from_secs(120)).unwrap();
     set_of(&world, || std::fs::rename(world.at("away"), world.at("b")).unwrap());
     follower.signal("TERM");
     follower.wait().done().says(&["could not be stored", "next try in"]);

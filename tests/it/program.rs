@@ -116,6 +116,11 @@ impl Running {
         });
     }
 
+    /// What it has said on standard error so far.
+    pub fn said(&self) -> String {
+        self.heard.text()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).stderr(Stdio::null()).status();
