@@ -7,7 +7,7 @@ use fullbore_test_servers::wait_until;
 use serde_json::Value;
 
 use crate::database;
-use crate::program::{self, Ended};
+use crate::program::{self, Ended, Running};
 use crate::world::World;
 
 /// A matrix of four cells and one counted round.
@@ -111,7 +111,15 @@ pub fn endless() -> World {
     )
 }
 
-pub fn media_under_way(world: &World) -> bool {
+/// A bench that writes media.
+#[track_caller]
+pub fn under_way(world: &World) -> Running {
+    let running = world.start("bench m.toml");
+    wait_until("media under way", || media_under_way(world));
+    running
+}
+
+fn media_under_way(world: &World) -> bool {
     let media = world.at("fullbore-bench/fullbore-bench-run/media-1");
     std::fs::read_dir(media).is_ok_and(|entries| entries.count() > 0)
 }
@@ -120,8 +128,7 @@ pub fn media_under_way(world: &World) -> bool {
 fn an_interrupted_run_leaves_nothing_and_is_run_again() {
     for signal in ["INT", "TERM"] {
         let world = endless();
-        let running = world.start("bench m.toml");
-        wait_until("media under way", || media_under_way(&world));
+        let running = under_way(&world);
         running.signal(signal);
         let ended = running.wait();
         assert!([130, 143].contains(&ended.code), "{ended}");
@@ -134,8 +141,7 @@ fn an_interrupted_run_leaves_nothing_and_is_run_again() {
 #[test]
 fn what_a_killed_bench_has_left_is_removed_by_the_next() {
     let world = endless();
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(&world));
+    let running = under_way(&world);
     running.signal("KILL");
     running.wait();
     assert!(world.at("fullbore-bench/fullbore-bench-run").exists());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fullbore_test_servers::wait_until;
 
-use crate::bench_matrix::{SMALL, assert_swept, bench, endless, media_under_way, world};
+use crate::bench_matrix::{SMALL, assert_swept, bench, endless, under_way, world};
 use crate::program;
 
 /// The processes that a process has started.
@@ -53,8 +53,7 @@ fn results_of_another_place_and_without_the_raw_path_are_not_taken_for_this_matr
 #[test]
 fn two_benches_do_not_share_a_work_directory() {
     let world = endless();
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(&world));
+    let running = under_way(&world);
     world.run("bench m.toml --out other").refused(1, "fullbore-bench", "another bench is running there");
     running.signal("TERM");
     running.wait();
@@ -64,8 +63,7 @@ fn two_benches_do_not_share_a_work_directory() {
 #[test]
 fn two_benches_do_not_share_their_results() {
     let world = endless();
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(&world));
+    let running = under_way(&world);
     for options in ["--resume", ""] {
         let line = format!("bench m.toml --work other {options}");
         world.run(&line).refused(1, "m-results/results.jsonl", "another bench is writing its results there");
@@ -106,8 +104,7 @@ fn a_table_of_which_a_run_was_killed_does_not_look_whole_until_that_is_run_again
     let world = endless();
     let text = world.text("m.toml");
     world.write("m.toml", text.replace("1KiB/s", "256KiB/s").replace("repetitions = 1", "repetitions = 3").as_bytes());
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(&world));
+    let running = under_way(&world);
     for child in children(running.child.id()) {
         std::process::Command::new("kill").args(["-s", "KILL", &child.to_string()]).status().unwrap();
     }
@@ -127,8 +124,7 @@ fn the_control_group_of_a_killed_bench_is_removed_by_the_next() {
     let world = endless();
     let text = world.text("m.toml");
     world.write("m.toml", format!("{text}instance = \"one\"\n[instance.one]\nmemory = \"512MiB\"\n").as_bytes());
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(&world));
+    let running = under_way(&world);
     let name = format!("fullbore-bench-{}", running.child.id());
     let group = [Path::new("/sys/fs/cgroup/memory").join(&name), Path::new("/sys/fs/cgroup").join(&name)];
     let group = group.into_iter().find(|path| path.exists());
