@@ -75,6 +75,7 @@ mod repository;
 mod repository_in_stores;
 mod repository_obstacles;
 mod repository_places;
+mod repository_proof;
 mod repository_strange;
 mod repository_times;
 mod repository_unwritable;
