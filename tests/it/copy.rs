@@ -314,7 +314,7 @@ fn which_sets_are_copied_can_be_said() {
     assert_eq!(kinds("--latest"), ["differential"]);
     assert_eq!(kinds("--latest --chain"), ["full", "differential"]);
     world.run("copy --from a --to c/one.bore").refused(2, "c/one.bore", "2 sets");
-    world.run("copy --from a --to c/ --set nothing").refused(1, "--set nothing", "no such set");
+    world.run("copy --from a --to c/ --set nothing").refused(2, "--set nothing", "no such set");
     world.run(&format!("copy --from a --to c/ --set {}", id(1))).done();
     world.run("verify --from c").with_code(4).says(&["its full is not among these"]);
 }

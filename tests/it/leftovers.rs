@@ -169,7 +169,7 @@ fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
     std::fs::remove_file(world.at("b/x.bore")).unwrap();
     world.write(&format!("b/x.bore.new-{id}"), &bytes);
     world.run("backup sqlite:app.db --to b/").done().says(&["note: left", ".new-"]);
-    world.run("restore --from a/x.bore --from b --set 0 --into sqlite:other.db").with_code(1);
+    world.run("restore --from a/x.bore --from b --set 0 --into sqlite:other.db").with_code(2);
     world.run(&format!("verify --from a/x.bore --from b --set {id}")).done();
 }
 

@@ -72,6 +72,7 @@ mod published_model;
 mod replace;
 mod report;
 mod repository;
+mod repository_ids;
 mod repository_in_stores;
 mod repository_obstacles;
 mod repository_places;

@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 
 use super::Setting;
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use super::restore::Chosen;
 use super::scratch::Scratch;
 use crate::job::Conduct;
@@ -41,7 +41,8 @@ pub struct Request {
 pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-    let sets = of_database(&inventory.sets, request.database.as_deref())?;
+    let set = request.reading.choice.set.as_deref();
+    let sets = to_choose_from(&inventory.sets, request.database.as_deref(), set)?;
     let chain = Chosen::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use super::{Setting, title};
 use crate::job::reading::Reading;
 use crate::job::{Conduct, media, verify};
@@ -32,8 +32,7 @@ pub fn run(
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let sets = match (database, &reading.choice.set, reading.choice.latest) {
         (None, None, false) => inventory.sets.iter().collect(),
-        (None, Some(_), _) => inventory.sets.iter().collect(),
-        _ => of_database(&inventory.sets, database)?,
+        (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref())?,
     };
     let chosen = chosen(sets, reading)?;
     let all = reading.choice.set.is_none() && !reading.choice.latest;
