@@ -8,6 +8,7 @@ pub mod bench;
 pub mod catalog;
 pub mod chain;
 pub mod config;
+pub mod ids;
 pub mod job;
 pub mod report;
 pub mod repository;

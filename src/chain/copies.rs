@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::{Choice, FoundSet, title};
+use crate::ids;
 
 /// The places of the sets that count: of each backup set one, in the order in which they were given; and what is to be said of the
 /// others. Counted is the one that `--set` names by its media-set id; else one that is whole before one that is not, one that a
@@ -33,10 +34,8 @@ pub(super) fn one_of_each(found: &[FoundSet], choice: &Choice) -> (Vec<usize>, V
 type Rank = (bool, bool, bool, bool, bool, Reverse<Uuid>);
 
 fn rank(set: &FoundSet, choice: &Choice) -> Rank {
-    let named = choice.set.as_ref().is_some_and(|prefix| {
-        set.media_set_id.to_string().starts_with(&prefix.to_ascii_lowercase())
-            && !set.backup_set_id.to_string().starts_with(&prefix.to_ascii_lowercase())
-    });
+    let is_media_set = |part: &String| ids::fits(set.media_set_id, part) && !ids::fits(set.backup_set_id, part);
+    let named = choice.set.as_ref().is_some_and(is_media_set);
     let (whole, settled) = (set.incomplete.is_none(), !set.interrupted);
     (named, whole, settled, set.reach.is_some(), set.database.is_some(), Reverse(set.media_set_id))
 }

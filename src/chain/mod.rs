@@ -16,6 +16,7 @@ use uuid::Uuid;
 pub use log::Reach;
 use log::{Logs, Path};
 
+use crate::ids;
 use crate::units::on_its_line;
 
 /// What is known of a backup set that was found.
@@ -55,7 +56,7 @@ impl FoundSet {
 /// What the user said about which set is meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// `--set`: a prefix of the backup-set or media-set id.
+    /// `--set`: the start or the end of the backup-set or media-set id.
     pub set: Option<String>,
     /// `--latest`.
     pub latest: bool,
@@ -210,24 +211,25 @@ pub fn show_time(micros: i64) -> String {
         .map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-fn named(found: &[FoundSet], prefix: &str) -> Result<usize> {
-    let wanted = prefix.to_ascii_lowercase();
-    let matches = |set: &FoundSet| {
-        set.backup_set_id.to_string().starts_with(&wanted) || set.media_set_id.to_string().starts_with(&wanted)
-    };
-    let hits: Vec<usize> = (0..found.len()).filter(|&at| matches(&found[at])).collect();
+/// The set with this id, or with an id that begins or ends so.
+fn named(found: &[FoundSet], part: &str) -> Result<usize> {
+    let is_it = |at: &usize| ids::fits(found[*at].backup_set_id, part) || ids::fits(found[*at].media_set_id, part);
+    let hits: Vec<usize> = (0..found.len()).filter(is_it).collect();
     match hits[..] {
         [one] => Ok(one),
-        [] => Err(Error::refused(
-            format!("--set {prefix}"),
+        [] => Err(Error::usage(
+            format!("--set {part}"),
             format!("no such set among these:{}", list(found)),
-            "give the start of an id of the list",
+            "give the start or the end of an id of the list",
         )),
-        _ => Err(Error::refused(
-            format!("--set {prefix}"),
-            format!("fits several sets:{}", list(found)),
-            "give more digits of the id",
-        )),
+        _ => {
+            let fitting: Vec<FoundSet> = hits.iter().map(|&at| found[at].clone()).collect();
+            Err(Error::usage(
+                format!("--set {part}"),
+                format!("fits several sets:{}", list(&fitting)),
+                "give more digits of the id",
+            ))
+        }
     }
 }
 
@@ -250,7 +252,7 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
     if let Some(other) = fulls.iter().find(|&&at| doubtful(at)) {
         let names = (shown_database(&found[last_full]), shown_database(&found[*other]));
         return Err(Error::refused(
-            "--latest",
+            "--from",
             format!("fulls of several databases were found, of `{}` and of `{}`:{}", names.0, names.1, list(found)),
             "say which is meant with --set ID; encrypted media tell their database only with --key",
         ));

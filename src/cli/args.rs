@@ -355,7 +355,7 @@ pub fn report_to(text: &str) -> Result<ReportTo, String> {
 /// Which set is meant among several.
 #[derive(Debug, Args)]
 pub struct Chosen {
-    /// The set with this id, or the start of it.
+    /// The set with this id, or the start or the end of it.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
     /// The newest point of the newest chain.

@@ -19,8 +19,8 @@ use super::{outside, show};
 /// Copy backup sets between devices, stores and repositories: as they are, or made anew in other stripes, with another codec or key.
 ///
 /// Every byte is checked on the way, and the copy's commit record is written when all of its source was found good. Without --stripes,
-/// --compression, --encrypt-to and --decrypt a set is copied as it is, also without its key. Of a repository the newest chain is copied,
-/// its full first; what the target repository has already is passed over.
+/// --compression, --encrypt-to and --decrypt a set is copied as it is, also without its key. Without --set and --latest
+/// the newest chain is copied, its full first; what the target repository has already is passed over.
 ///
 /// Example: fullbore copy --from /mnt/a/ --to s3://bucket/app/
 ///
@@ -40,7 +40,7 @@ pub struct Copy {
     /// Copy into this repository: one of the configuration, or a directory or prefix that ends in /.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "init"])]
     pub to_repo: Option<String>,
-    /// The one set with this id, or the start of it.
+    /// The one set with this id, or the start or the end of it.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
     /// The newest set alone.

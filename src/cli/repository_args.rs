@@ -58,7 +58,7 @@ pub struct Tasks {
 /// Name one run of a repository.
 #[derive(Debug, Args)]
 pub struct OneTask {
-    /// Its id, or the start of it.
+    /// Its id, or the start or the end of it.
     #[arg(value_name = "TASK")]
     pub task: String,
     /// A repository of the configuration, or a directory or prefix that ends in /.

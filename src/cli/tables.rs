@@ -1,6 +1,7 @@
 //! Tables of what a repository holds and does; printed by [`show`](super::show).
 
 use comfy_table::{Table, presets};
+use fullbore::ids;
 use fullbore::job::repository::check::Standing;
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::prune::Pruned;
@@ -28,7 +29,7 @@ pub fn sets(sets: &[ListedSet]) -> String {
             set.started_at.clone(),
             if set.database.is_empty() { "(encrypted)".to_owned() } else { value(&set.database) },
             show_bytes(set.stored_bytes),
-            set.base_backup_set_id.as_deref().map_or_else(String::new, |id| format!("…{}", &id[id.len() - 12..])),
+            set.base_backup_set_id.as_deref().map_or("", ids::short).to_owned(),
             state,
             verified(set),
             set.proven_at.clone().unwrap_or_else(|| "never".to_owned()),

@@ -29,9 +29,7 @@ pub(super) struct Ours<'a> {
 pub(super) struct Recovered {
     /// Bytes that a rehearsal would have freed, by device number.
     pub freed: HashMap<u64, u64>,
-    /// What was changed.
-    pub warnings: Vec<String>,
-    /// What was left as it is.
+    /// What was put right, and what was left as it is. None of it changes what this run is worth.
     pub notes: Vec<String>,
 }
 
@@ -283,7 +281,7 @@ impl Scene {
         }
         if self.rename(leftover, &leftover.name)? {
             let path = leftover.path.display();
-            self.done.warnings.push(format!("gave `{path}` its name: a killed backup had finished it"));
+            self.done.notes.push(format!("gave `{path}` its name: a killed backup had finished it"));
         }
         Ok(aside)
     }
@@ -294,7 +292,7 @@ impl Scene {
             if self.rename(leftover, &leftover.name)? {
                 let path = leftover.path.display();
                 let put = format!("put `{path}` back under its name: the backup that should replace it was killed");
-                self.done.warnings.push(put);
+                self.done.notes.push(put);
             }
         } else if self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| self.whole.contains(&id)) {
             self.remove(leftover, ": the backup that replaced it is whole")?;
@@ -317,7 +315,7 @@ impl Scene {
         // What has no room yet may be a moment old, of a backup that has not locked it yet and makes it anew: no news.
         let empty = fs::metadata(&leftover.path).is_ok_and(|metadata| metadata.blocks() == 0);
         if leftover.remove(|path| is_still(path, look.as_ref()))? && !empty {
-            self.done.warnings.push(format!("removed `{}`{why}", leftover.path.display()));
+            self.done.notes.push(format!("removed `{}`{why}", leftover.path.display()));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ pub mod places;
 pub mod process;
 pub mod records;
 pub mod task;
-mod times;
+pub mod times;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::store::Stores;

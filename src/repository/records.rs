@@ -261,7 +261,8 @@ fn files_in(folder: &Path) -> Result<Vec<Entry>> {
     Ok(found)
 }
 
-fn modified(metadata: &fs::Metadata) -> i64 {
+/// When a file was written, in microseconds since 1970.
+pub(super) fn modified(metadata: &fs::Metadata) -> i64 {
     let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

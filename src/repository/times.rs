@@ -1,13 +1,15 @@
 //! When a set was stored, and what was found of it when: by the store's clock, as far as that can be known.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 
-use fullbore_core::Result;
+use fullbore_core::device::Place;
+use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::Repository;
-use super::format::SetRecord;
-use super::records::Entry;
+use super::format::{FamilyRecord, SetRecord};
+use super::records::{Entry, modified};
 
 /// In microseconds.
 const SECOND: i64 = 1_000_000;
@@ -28,15 +30,18 @@ pub(super) fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Resul
         let mut parts = entry.name.split('.');
         let Some(id) = parts.next().and_then(|id| Uuid::try_parse(id).ok()) else { continue };
         let verdicts = found.entry(id).or_default();
-        let named = parts.next().and_then(|time| time.parse::<i64>().ok());
-        let of = match parts.next() {
-            Some("passed") => &mut verdicts.passed,
-            Some("failed") => &mut verdicts.failed,
-            Some("proven") => &mut verdicts.proven,
+        let mut number = || parts.next().map(|part| (part, part.parse::<i64>().ok()));
+        let named = number().and_then(|(_, time)| time);
+        let of = match number() {
+            Some(("passed", _)) => &mut verdicts.passed,
+            Some(("failed", _)) => &mut verdicts.failed,
+            Some(("proven", _)) => &mut verdicts.proven,
             _ => continue,
         };
+        // What was written while the set was read may not have been read. Earlier versions do not say when they began.
+        let began = number().and_then(|(_, began)| began).map(|began| began.min(entry.modified));
         let before = named.filter(|&time| copied_at.is_some_and(|copied| time < copied));
-        *of = (*of).max(Some(before.unwrap_or(entry.modified)));
+        *of = (*of).max(Some(began.or(before).unwrap_or(entry.modified)));
     }
     Ok(found)
 }
@@ -45,11 +50,97 @@ impl Verdicts {
     /// What was found good and written to since, at `modified`, may be something else now. What came here with the whole repository is younger than what
     /// was found of it.
     pub fn forget_before(&mut self, modified: Option<i64>, copied_at: Option<i64>) {
-        // Many a store tells whole seconds only; and a large repository takes its time to be copied.
+        // A large repository takes its time to be copied.
         let of_copying = copied_at.map_or(i64::MIN, |at| at.saturating_add(DAY));
         let Some(modified) = modified.filter(|modified| *modified > of_copying) else { return };
+        // Many a store tells whole seconds only.
+        let grace = if modified % SECOND == 0 { SECOND } else { 0 };
         for found_good in [&mut self.passed, &mut self.proven] {
-            *found_good = found_good.filter(|at| at.saturating_add(SECOND) >= modified);
+            *found_good = found_good.filter(|at| at.saturating_add(grace) >= modified);
+        }
+    }
+}
+
+/// What a family is when it is looked at: another file, another length, time or tag is another family.
+#[derive(PartialEq, Eq)]
+struct Standing {
+    size: u64,
+    modified: i64,
+    /// Device and number of a file.
+    file: Option<(u64, u64)>,
+    /// The ETag of an object.
+    tag: Option<String>,
+}
+
+/// The reading of sets for a verdict: it is about what was there from its beginning to its end.
+pub struct JudgedReading {
+    families: Vec<(FamilyRecord, Option<Standing>)>,
+    began: Result<i64>,
+}
+
+impl JudgedReading {
+    /// Begins it, before anything of these sets is opened.
+    ///
+    /// # Errors
+    /// A family cannot be looked at.
+    pub fn begin<'a>(repository: &Repository, sets: impl IntoIterator<Item = &'a SetRecord>) -> Result<Self> {
+        let began = match repository.now() {
+            Err(error @ (Error::Cancelled { .. } | Error::Halted)) => return Err(error),
+            // Where nothing can be written no verdict can be either.
+            now => now,
+        };
+        let families = sets.into_iter().flat_map(|set| &set.families);
+        let noted = families.map(|family| Ok((family.clone(), repository.standing(family)?)));
+        Ok(Self { families: noted.collect::<Result<_>>()?, began })
+    }
+
+    /// When it began, in microseconds since 1970 by the store's clock.
+    ///
+    /// # Errors
+    /// The repository could not be written to.
+    pub fn began(self) -> Result<i64> {
+        self.began
+    }
+
+    /// Ends it: what was read is what is there.
+    ///
+    /// # Errors
+    /// A family was written to or replaced meanwhile, or cannot be looked at.
+    pub fn end(&self, repository: &Repository) -> Result<()> {
+        for (family, before) in &self.families {
+            if repository.standing(family)? != *before {
+                let why = "was changed while it was read: nothing is known of what is there now";
+                let hint = "find out what writes there, for nothing may change a family; then verify the set again";
+                return Err(Error::incomplete(family.device(&repository.places)?.to_string(), why, hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Repository {
+    /// How a family stands under its name; nothing where it is not there.
+    fn standing(&self, family: &FamilyRecord) -> Result<Option<Standing>> {
+        let device = family.device(&self.places)?;
+        if let Place::Object { bucket, key } = device.place() {
+            let head = self.stores.bucket(bucket)?.head(key)?;
+            return Ok(head.map(|head| Standing {
+                size: head.size,
+                modified: head.modified,
+                file: None,
+                tag: head.tag,
+            }));
+        }
+        let Some(path) = device.path() else { return Ok(None) };
+        match std::fs::metadata(path) {
+            Ok(found) => Ok(Some(Standing {
+                size: found.len(),
+                modified: modified(&found),
+                file: Some((found.dev(), found.ino())),
+                tag: None,
+            })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("look at", device.to_string(), error)),
         }
     }
 }

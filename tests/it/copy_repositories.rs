@@ -175,7 +175,7 @@ fn a_copy_that_was_killed_is_gone_on_with_and_its_run_is_ended() {
     running.signal("KILL");
     running.wait();
     // Its process is gone: nobody waits for its lease.
-    world.run("copy --repo night --to-repo away").with_code(4).says(&["which a killed backup had not finished"]);
+    world.run("copy --repo night --to-repo away").done().says(&["which a killed backup had not finished"]);
     assert_eq!(kinds(&list(&world, "away")), ["full", "differential", "log"]);
     assert_eq!(rows(&world, "--repo away"), 3);
     let states: Vec<_> = records(&world, "tasks").iter().map(|task| task["state"].clone()).collect();
@@ -220,7 +220,7 @@ fn a_copy_of_another_container_is_alive_until_its_lease_is_over() {
     }
     // The number of a process that was started at another time.
     write(&|task| task["runs_as"]["number"] = std::process::id().into());
-    world.run(line).with_code(4).says(&["which a killed backup had not finished"]);
+    world.run(line).done().says(&["which a killed backup had not finished"]);
     assert_eq!(rows(&world, "--repo away"), 3);
 }
 

@@ -44,7 +44,7 @@ fn both_sets_are_found_through_a_link_after_a_kill_between_the_renames() {
     std::fs::rename(&new_name, world.at("real/app.bore")).unwrap();
     world.assert_restores("--from a/app.bore");
     std::fs::rename(world.at("real/app.bore"), &new_name).unwrap();
-    world.run("backup sqlite:app.db --to a/app.bore --init").with_code(4).says(&["gave", "removed"]);
+    world.run("backup sqlite:app.db --to a/app.bore --init").done().says(&["note: gave", "note: removed"]);
     assert_eq!(world.names("real"), ["app.bore"]);
     assert!(world.at("a/app.bore").is_symlink());
     world.assert_restores("--from a");
@@ -61,8 +61,8 @@ fn dead_files_of_killed_backups_into_directories_are_notes_and_the_next_backup_r
     world.run("list --from a --from b").done().says(&["note: ", ".new-"]);
     world.run("verify --from a --from b").done().says(&["note: ", ".new-"]);
     world.assert_restores("--from a --from b");
-    let next = world.run("backup sqlite:app.db --to a/ --to b/").with_code(4);
-    assert_eq!(next.err.matches("warning: removed").count(), 2, "{next}");
+    let next = world.run("backup sqlite:app.db --to a/ --to b/").done();
+    assert_eq!(next.err.matches("note: removed").count(), 2, "{next}");
     assert_eq!((unfinished_in(&world, "a").len(), unfinished_in(&world, "b").len()), (0, 0));
     assert_eq!(world.run("list --from a --from b --json").done().json().as_array().unwrap().len(), 2);
 }
@@ -118,7 +118,7 @@ fn encrypted_dead_files_are_known_by_their_names() {
     world.run("key new --no-recovery k.key").done();
     let line = "backup sqlite:app.db --to a/ --encrypt-to k.key";
     killed(&world, line, || !unfinished_in(&world, "a").is_empty());
-    world.run(line).with_code(4).says(&["removed", ".new-"]);
+    world.run(line).done().says(&["note: removed", ".new-"]);
     assert!(unfinished_in(&world, "a").is_empty());
 }
 
@@ -146,7 +146,7 @@ fn families_published_before_their_backup_was_killed_go_with_the_unfinished_one(
     let bytes = world.read("a/x.bore");
     world.write(&format!("a/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
     std::fs::remove_file(world.at("a/x.bore")).unwrap();
-    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").with_code(4).says(&["removed", "b/x.bore"]);
+    world.run("backup sqlite:app.db --to a/x.bore --to b/x.bore").done().says(&["note: removed", "b/x.bore"]);
     assert_eq!((world.names("a"), world.names("b")), (vec!["x.bore".into()], vec!["x.bore".into()]));
     world.assert_restores("--from a --from b");
 }
@@ -160,8 +160,8 @@ fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
         world.write(&format!("b/x.bore.new-{id}"), &bytes[..bytes.len() / 2]);
         world
             .run(&format!("backup sqlite:app.db {to} --name-template {{database}}-{{set}}-{{family}}"))
-            .with_code(4)
-            .says(&["removed", ".new-"]);
+            .done()
+            .says(&["note: removed", ".new-"]);
         assert!(world.read("b/x.bore") == bytes);
     }
     world.run("restore --from a/x.bore --from b/x.bore --into sqlite:copy.db").done();
@@ -169,7 +169,7 @@ fn an_unfinished_copy_of_a_committed_set_costs_nothing() {
     std::fs::remove_file(world.at("b/x.bore")).unwrap();
     world.write(&format!("b/x.bore.new-{id}"), &bytes);
     world.run("backup sqlite:app.db --to b/").done().says(&["note: left", ".new-"]);
-    world.run("restore --from a/x.bore --from b --set 0 --into sqlite:other.db").with_code(1);
+    world.run("restore --from a/x.bore --from b --set 0 --into sqlite:other.db").with_code(2);
     world.run(&format!("verify --from a/x.bore --from b --set {id}")).done();
 }
 
@@ -182,7 +182,7 @@ fn an_unfinished_copy_of_one_family_proves_nothing_of_the_finished_ones() {
     // The disk of family 1 is not named. A copy of family 2 had been begun here, and one of family 3 is whole.
     world.write(&format!("b/part.bore.new-{id}"), &second[..second.len() / 2]);
     world.write(&format!("b/other.bore.new-{id}"), &third);
-    let next = world.run("backup sqlite:app.db --to b/next.bore").with_code(4);
+    let next = world.run("backup sqlite:app.db --to b/next.bore").done();
     next.says(&[
         "removed `",
         "part.bore.new-",
@@ -219,7 +219,7 @@ fn a_recovery_that_is_killed_is_taken_up_by_the_next_one() {
         traced.arg(env!("CARGO_BIN_EXE_fullbore")).args(["backup", "sqlite:app.db", "--to", "a/next.bore"]);
         let Ok(killed) = traced.output() else { return crate::program::skipped("a killed recovery", "no strace") };
         assert!(!killed.status.success(), "{killed:?}");
-        world.run("backup sqlite:app.db --to a/next.bore").with_code(4).says(&["removed"]);
+        world.run("backup sqlite:app.db --to a/next.bore").done().says(&["note: removed"]);
         assert_eq!(world.names("a"), ["next.bore"], "kill {kill}");
         std::fs::remove_file(world.at("a/next.bore")).unwrap();
     }
@@ -256,6 +256,6 @@ fn the_first_family_of_several_tells_who_it_is_from_its_beginning() {
     assert!(!begun("c"), "only what is on the device proves that the set was never committed");
     running.signal("KILL");
     running.wait().with_code(-9);
-    world.run("backup sqlite:app.db --to b/1.bore --to c/2.bore").with_code(4).says(&["removed"]);
+    world.run("backup sqlite:app.db --to b/1.bore --to c/2.bore").done().says(&["note: removed"]);
     assert_eq!((world.names("b"), world.names("c")), (vec!["1.bore".into()], vec!["2.bore".into()]));
 }

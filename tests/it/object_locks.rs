@@ -163,6 +163,9 @@ mod object_store {
         let second = second_family(&store, &ids[1]);
         store.remove("vault", &second.replace("-2of2", "-1of2"));
         store.remove("vault", &format!(".fullbore/sets/{}.json", ids[1]));
+        let keys = store.objects("vault").into_iter().map(|object| object.key);
+        let on_it = format!("/verdicts/{}.", ids[1]);
+        keys.filter(|key| key.contains(&on_it)).for_each(|key| store.remove("vault", &key));
         std::thread::sleep(std::time::Duration::from_millis(2100)); // Its clock tells whole seconds.
         let said = "what it has left is locked, and goes with a later prune";
         for _ in 0..2 {

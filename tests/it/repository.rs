@@ -154,7 +154,7 @@ fn several_databases_in_one_repository_are_told_apart() {
     back_up(&world, "");
     world.run("backup sqlite:other.db --repo night").done();
     world.run("restore --repo night --into sqlite:copy.db").refused(1, "several databases", "--database");
-    world.run("restore --repo night --database none --into sqlite:copy.db").refused(1, "--database none", "other.db");
+    world.run("restore --repo night --database none --into sqlite:copy.db").refused(2, "--database none", "other.db");
     assert_restores(&world, "--database app.db");
     world.run("backup sqlite:other.db --repo night --kind differential").done();
 }

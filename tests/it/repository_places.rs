@@ -145,7 +145,7 @@ fn a_record_larger_than_any_locks_nobody_out_who_only_reads() {
     let listed = world.run("list --repo night --json").with_code(4).says(&both).json();
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
     world.run("tasks --repo night").with_code(4).says(&[task]);
-    world.run("task 00000000 --repo night").refused(1, "task 00000000", "is not known").says(&[task]);
+    world.run("task 00000000 --repo night").refused(2, "task 00000000", "is not known").says(&[task]);
     world.run(&format!("verify --repo night --set {id}")).with_code(4).says(&both);
     let restored = world.run(&format!("restore --repo night --set {id} --into sqlite:copy.db")).with_code(4);
     restored.says(&both).says(&["tombstones/", "a prune that runs meanwhile may remove it"]);

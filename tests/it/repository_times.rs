@@ -208,7 +208,6 @@ fn what_was_written_to_since_it_was_verified_is_not_verified() {
     world.run("verify --repo night").done();
     world.run("check --repo night --max-unproven 8d").done();
     one_tick();
-    std::thread::sleep(Duration::from_millis(1100));
     let path = world.first_family("a", &new);
     let size = fs::metadata(&path).unwrap().len() as usize;
     fs::write(&path, vec![7; size]).unwrap();

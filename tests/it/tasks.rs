@@ -45,7 +45,7 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     let shown = world.run(&format!("task {id} --repo night")).done().text();
     assert!(shown.contains("CANCELLED") && shown.contains("error     "), "{shown}");
     world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has ended already");
-    world.run("cancel 0000000000 --repo night").refused(1, "task", "not known");
+    world.run("cancel 0000000000 --repo night").refused(2, "task", "not known");
     let states: Vec<_> = tasks(&world).iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["SUCCESS", "CANCELLED"]);
 }

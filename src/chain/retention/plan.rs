@@ -1,7 +1,7 @@
 //! The plan: which sets the rules ask for, what these need, and whether the rest may go.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fullbore_core::media::SetKind;
 
@@ -32,6 +32,8 @@ pub struct RetentionPlan {
     /// Places of the sets to delete: what stands on another before that other, so that a run that is killed leaves no
     /// chain without its full. Chain by chain, the oldest first.
     pub delete: Vec<usize>,
+    /// Places of the sets whose verdicts prove that the others may go: the verified chains that have to stay, of the databases of which something goes.
+    pub proof: Vec<usize>,
     /// Length of what is deleted.
     pub bytes_freed: u64,
     /// Each database, by its name.
@@ -263,16 +265,32 @@ impl Planner<'_> {
         let outlived = self.outlived();
         self.notes.extend(self.named("locked for a shorter time than what stands on them", &|at| outlived[at]));
         let delete = self.order();
+        let proof = self.proof(databases);
         let reasons = std::mem::take(&mut self.reasons);
         let fate = |reasons: Vec<Reason>| if reasons.is_empty() { Fate::Delete } else { Fate::Keep(reasons) };
         RetentionPlan {
             fates: reasons.into_iter().map(fate).collect(),
             delete,
+            proof,
             bytes_freed: plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.bytes_freed)),
             databases: plans,
             warnings,
             notes: self.notes,
         }
+    }
+
+    /// The verified chains on whose word something goes, with all that they stand on.
+    fn proof(&self, databases: &BTreeMap<&str, Vec<usize>>) -> Vec<usize> {
+        let mut proof = BTreeSet::new();
+        for members in databases.values().filter(|members| members.iter().any(|&at| self.reasons[at].is_empty())) {
+            for tip in self.verified_tips(members) {
+                let mut at = Some(tip);
+                while let Some(next) = at.filter(|&next| proof.insert(next)) {
+                    at = self.graph.base[next];
+                }
+            }
+        }
+        proof.into_iter().collect()
     }
 
     fn refusal(&self, name: &str, proof: &Proof) -> Option<String> {
@@ -314,7 +332,7 @@ impl Planner<'_> {
         };
         let faults: [(&str, &dyn Fn(usize) -> bool); 6] = [
             ("damaged by the newest verdict", &|at| self.graph.sets[at].is_damaged()),
-            ("incomplete: families are missing", &|at| {
+            ("incomplete: families are missing or damaged", &|at| {
                 !self.graph.sets[at].complete && !self.graph.sets[at].unfinished
             }),
             ("without what they stand on", &orphan),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::policy::Rule;
 use crate::chain::show_time;
-use crate::units;
+use crate::{ids, units};
 
 /// One reason to keep a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The start of an id, long enough for `--set`: our ids begin with the millisecond of the backup.
+/// An id in short.
 pub(super) fn short(id: Uuid) -> String {
-    id.to_string()[..13].to_owned()
+    ids::short(&id.to_string()).to_owned()
 }

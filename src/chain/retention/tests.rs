@@ -362,3 +362,17 @@ fn log_sets_that_ended_while_a_full_ran_are_newer_than_that_until_another_was_be
     let freed = [&before[..], &[long, next]].concat();
     assert_eq!(deleted(&freed, "last = 1"), [2, 1, 3]);
 }
+
+#[test]
+fn a_plan_names_the_sets_that_its_deletions_count_upon() {
+    let proof = |sets: &[KeptSet], rules: &str| -> Vec<u128> {
+        planned(sets, rules).proof.iter().map(|&at| sets[at].backup_set_id.as_u128() >> 96).collect()
+    };
+    let sets = [full(1, 5), full(2, 4), differential(3, 2, 3), log(4, 3, 2), unverified(full(5, 1))];
+    assert_eq!(deleted(&sets, "last = 1"), [1]);
+    assert_eq!(proof(&sets, "last = 1"), [2, 3, 4], "the newest verified chain, down to its full");
+    assert_eq!(proof(&sets, "last = 9"), [], "nothing goes");
+    let other = KeptSet { database: "sqlite /data/other.db".into(), ..full(6, 1) };
+    let sets = [full(1, 5), full(2, 4), full(3, 3), other];
+    assert_eq!(proof(&sets, "last = 1\nmin-verified-chains = 2"), [2, 3], "of another database nothing goes");
+}

@@ -203,7 +203,6 @@ fn refuse_foreign(path: &Path) -> Result<()> {
 /// would be removed.
 pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
     let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
-    report.warnings.extend(recovered.warnings);
     report.notes.extend(recovered.notes);
     estimate::check_room(devices, per_family, &recovered.freed)
 }

@@ -91,9 +91,13 @@ pub(super) fn found(
         let why = "a pipe tells its end only when it is there, and may be read once";
         return Err(Error::usage("--from -", why, "put the stream into a file first, and name that with --from"));
     }
+    let alone = reading.choice.set.is_some() || reading.choice.latest;
+    // Where nothing is said of it the newest chain is meant.
+    let choice = chain::Choice { latest: reading.choice.set.is_none(), ..reading.choice.clone() };
+    let reading = &Reading { choice, ..reading.clone() };
     let mut heap = reading.find(key, conduct)?;
     heap.must_hold_something()?;
-    let alone = !request.chain && (reading.choice.set.is_some() || reading.choice.latest || heap.sets.len() == 1);
+    let alone = !request.chain && (alone || heap.sets.len() == 1);
     let sequence = match alone {
         true if reading.choice.set.is_none() && heap.sets.len() == 1 => {
             let only =

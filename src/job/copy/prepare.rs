@@ -140,7 +140,6 @@ impl One<'_> {
         let patterns = names::patterns(self.template(), &self.stem(set.manifest()));
         let recovered =
             recover::recover(&prepared.devices, &Ours { database: &database, patterns }, self.request.dry_run)?;
-        report.warnings.extend(recovered.warnings);
         report.notes.extend(recovered.notes);
         if !prepared.stands() {
             let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
-use fullbore_core::media::{FAMILY_MAGIC, FOOTER, FamilyHeader, Footer, HEADER_MIN};
+use fullbore_core::media::{FAMILY_MAGIC, FOOTER, FamilyHeader, Footer, HEADER_MIN, SetHeader};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::supply::{self, FileSupply};
-use fullbore_core::unpack::Family;
+use fullbore_core::unpack::{Family, MediaSet};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -135,6 +135,18 @@ pub fn family_at(device: &Device, stores: &Stores) -> Result<Option<Family>> {
         Err(Error::Damaged { .. } | Error::Incomplete { .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What header and footer of each family of a whole set say of it: the set is told, and that all of these are its families.
+///
+/// # Errors
+/// One of them is damaged or not there, or they are not the families of one set; or a store does not answer.
+pub fn whole_set_on(devices: &[Device], stores: &Stores) -> Result<SetHeader> {
+    let open_one = |device: &Device| open(device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open);
+    let mut families = devices.iter().map(open_one).collect::<Result<Vec<_>>>()?;
+    families.sort_by_key(|family| family.header().family);
+    MediaSet::check_whole(&families)?;
+    Ok(families[0].header().set.clone())
 }
 
 /// Opens a family; its blocks are read through `pool`.

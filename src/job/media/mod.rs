@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
-pub use look::{Look, begins_like_a_family, family_at, header_on, look};
+pub use look::{Look, begins_like_a_family, family_at, header_on, look, whole_set_on};
 pub use reach::{reach, reach_of};
 
 use crate::chain::FoundSet;

@@ -7,7 +7,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use super::restore::Chosen;
 use super::{Setting, title};
 use crate::chain;
@@ -63,10 +63,8 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
                 ));
             }
             let inventory = setting.inventory(&repository, source, &mut report.warnings)?;
-            let sets = match (&request.reading.choice.set, between.database) {
-                (Some(_), None) => inventory.sets.iter().collect(),
-                (_, database) => of_database(&inventory.sets, database)?,
-            };
+            let set = request.reading.choice.set.as_deref();
+            let sets = to_choose_from(&inventory.sets, between.database, set)?;
             let mut chosen = chosen(sets.clone(), &request, &repository, report)?;
             if target.is_some() && chosen.sets.len() > 1 {
                 chosen = Chosen::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;

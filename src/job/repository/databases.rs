@@ -1,11 +1,13 @@
 //! Which sets of a repository are of one database. Two machines may each have one of the same name: what is local to a machine, a file or a
 //! server on it, is called by both then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
+use crate::ids;
 use crate::repository::format::SetRecord;
 use crate::repository::inventory::StoredSet;
 use crate::units::on_its_line;
@@ -70,7 +72,16 @@ pub(super) fn is_known(sets: &[StoredSet], wanted: &str) -> bool {
 
 fn is_called(set: &StoredSet, wanted: &str) -> bool {
     let path = Path::new(&set.record.database);
-    set.record.database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
+    set.record.database == wanted
+        || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
+        || is_called_with_host(set, wanted)
+}
+
+/// `HOST:/data/app.db`, also where no other machine has one.
+fn is_called_with_host(set: &StoredSet, wanted: &str) -> bool {
+    let (host, database) = (&set.record.host[..], &set.record.database[..]);
+    let of_host = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'));
+    is_local(&set.record) && !host.is_empty() && of_host == Some(database)
 }
 
 /// A database among others.
@@ -104,9 +115,11 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
         Some(wanted) => sets.iter().any(|set| is_called(set, wanted)),
     };
     let shown = || known.iter().map(|((engine, name), sets)| line(engine, name, sets.len())).collect::<String>();
-    let is_exact = |(_, name): &(&str, String)| wanted == Some(&name[..]);
-    let exact = known.keys().any(is_exact);
-    let fitting = known.iter().filter(|(name, sets)| if exact { is_exact(name) } else { fits(sets) });
+    let is_exact = |((_, name), sets): &(&(&str, String), &Vec<&StoredSet>)| {
+        wanted.is_some_and(|wanted| wanted == name || sets.iter().any(|set| is_called_with_host(set, wanted)))
+    };
+    let exact = known.iter().any(|of| is_exact(&of));
+    let fitting = known.iter().filter(|of| if exact { is_exact(of) } else { fits(of.1) });
     let fitting: Vec<&Vec<&StoredSet>> = fitting.map(|(_, sets)| sets).collect();
     let thing = wanted.map_or_else(|| "--repo".to_owned(), |name| format!("--database {name}"));
     match fitting[..] {
@@ -114,15 +127,42 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
         [] if known.is_empty() => {
             Err(Error::incomplete(thing, "the repository holds no backup set", "back up into it first"))
         }
-        [] => Err(Error::refused(
-            thing,
-            format!("is not in the repository, which holds:{}", shown()),
-            "name one of these",
-        )),
+        [] => {
+            Err(Error::usage(thing, format!("is not in the repository, which holds:{}", shown()), "name one of these"))
+        }
         _ => Err(Error::refused(
             thing,
             format!("the repository holds several databases:{}", shown()),
             "say which with --database",
         )),
     }
+}
+
+/// The sets among which one is chosen: those of the database that is named. Where none is, `set` (as in `--set`) says whose they are, and what these stand on
+/// is among them, whosever it is; without that of the only database.
+///
+/// # Errors
+/// Those of [`of_database`].
+pub(super) fn to_choose_from<'a>(
+    sets: &'a [StoredSet],
+    wanted: Option<&str>,
+    set: Option<&str>,
+) -> Result<Vec<&'a StoredSet>> {
+    let (None, Some(part)) = (wanted, set) else { return of_database(sets, wanted) };
+    let is_it =
+        |set: &&StoredSet| ids::fits(set.record.backup_set_id, part) || ids::fits(set.record.media_set_id, part);
+    let named: Vec<&StoredSet> = sets.iter().filter(is_it).collect();
+    // Whoever chooses among all of them says that there is none, or which there are.
+    let [named] = named[..] else { return Ok(sets.iter().collect()) };
+    let names = Names::of(sets);
+    let database = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));
+    let by_id: HashMap<Uuid, &StoredSet> = sets.iter().map(|set| (set.record.backup_set_id, set)).collect();
+    let mut meant: HashSet<Uuid> = HashSet::new();
+    for set in sets.iter().filter(|set| database(set) == database(named)) {
+        let mut next = Some(set);
+        while let Some(at) = next.filter(|at| meant.insert(at.record.backup_set_id)) {
+            next = at.record.base.and_then(|base| by_id.get(&base).copied());
+        }
+    }
+    Ok(sets.iter().filter(|set| meant.contains(&set.record.backup_set_id)).collect())
 }

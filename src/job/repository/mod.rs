@@ -9,6 +9,7 @@ mod databases;
 pub mod follow;
 pub mod list;
 mod locks;
+mod proof;
 pub mod prune;
 pub mod restore;
 pub mod restore_test;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::Setting;
 use super::databases::{Names, of_database};
 use super::locks::Locks;
+use super::proof::Proof;
 use super::sweep::Sweeper;
 use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
@@ -260,8 +261,11 @@ fn planned(
     kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
     // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
-    let mut locks = Locks::of(repository);
-    while locks.learn(plan.delete.iter().map(|&at| (at, &inventory.sets[places[at]])), &mut kept)? {
+    let (mut locks, mut proof) = (Locks::of(repository), Proof::of(repository));
+    let of = |at: &usize| (*at, &inventory.sets[places[*at]]);
+    while proof.look(plan.proof.iter().map(of), &mut kept, &mut pruned.warnings)?
+        || locks.learn(plan.delete.iter().map(of), &mut kept)?
+    {
         plan = retention::plan(&kept, &request.policy, now);
     }
     locks.say(&plan.delete, pruned);

@@ -4,7 +4,7 @@ use fullbore_core::Result;
 use uuid::Uuid;
 
 use super::Setting;
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use crate::chain::steps::Standing;
 use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;
@@ -33,9 +33,13 @@ pub fn run(
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let chain = match restore::standing(request)? {
-        None => Chosen::among(of_database(&inventory.sets, database)?, &request.reading, &repository, report)?,
+        None => {
+            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
+            Chosen::among(sets, &request.reading, &repository, report)?
+        }
         Some(standing) => {
-            let sets = of_database(&inventory.sets, database.or(standing.database.as_deref()))?;
+            let database = database.or(standing.database.as_deref());
+            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
             let next = Chosen::next(sets, &standing, &request.reading, &repository, report);
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }

@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 
 use super::Setting;
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use super::restore::Chosen;
 use super::scratch::Scratch;
 use crate::job::Conduct;
@@ -19,6 +19,7 @@ use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::format::VerdictRecord;
 use crate::repository::inventory::StoredSet;
+use crate::repository::times::JudgedReading;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -40,7 +41,8 @@ pub struct Request {
 pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-    let sets = of_database(&inventory.sets, request.database.as_deref())?;
+    let set = request.reading.choice.set.as_deref();
+    let sets = to_choose_from(&inventory.sets, request.database.as_deref(), set)?;
     let chain = Chosen::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);
@@ -49,10 +51,18 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
         task.lease(&ids)?;
         let begun = Instant::now();
         let titles = chain.titles();
+        let reading = JudgedReading::begin(&repository, chain.sets.iter().map(|set| &set.record))?;
         let done = restore::run(&restore, conduct, report).and_then(|()| opened(&restore.into, &titles));
         if is_no_verdict(&done) {
             return done;
         }
+        let began = match &done {
+            Ok(()) => {
+                reading.end(&repository)?;
+                Some(reading.began()?)
+            }
+            Err(_) => None,
+        };
         let verdict = VerdictRecord {
             by: "restore-test".into(),
             host: crate::job::host(),
@@ -60,7 +70,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
             error: done.as_ref().err().map(|error| format!("{error}\n  chain: {}", titles.join("; "))),
         };
         for set in judged(&verdict, &chain, &repository) {
-            put_verdict(&repository, set.record.backup_set_id, "proven", &verdict)?;
+            put_verdict(&repository, set.record.backup_set_id, "proven", &verdict, began)?;
         }
         if done.is_ok() {
             let (sets, took) = (ids.len(), verdict.elapsed_s);

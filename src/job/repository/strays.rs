@@ -160,7 +160,7 @@ impl Sweeper<'_> {
         {
             return match self.settle(fate, task)? {
                 Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
-                Left::Set => Ok(Some("its set is whole all the same, and stays")),
+                Left::Set => Ok(Some("its set was committed all the same, and stays")),
                 Left::Copied => Ok(None),
                 Left::Locked => Ok(Some(LOCKED)),
             };

@@ -142,12 +142,7 @@ impl<'a> Sweeper<'a> {
     fn forget(&self, id: Uuid) -> Result<()> {
         let records = &self.repository.records;
         records.remove(&set_name(id))?;
-        if self.verdicts.get().is_none() {
-            let names = records.list("verdicts/")?.into_iter().map(|entry| entry.name);
-            let _ = self.verdicts.set(names.collect()); // Once.
-        }
-        let of_it = id.to_string();
-        for name in self.verdicts.get().into_iter().flatten().filter(|name| name.starts_with(&of_it)) {
+        for name in self.verdicts_on(id)? {
             records.remove(&format!("verdicts/{name}"))?;
         }
         records.remove(&fate_name(id))?;
@@ -232,6 +227,11 @@ impl<'a> Sweeper<'a> {
 
     /// Decides what becomes of the set that a run was writing which does so no more, and removes what is none.
     pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
+        if self.was_committed(task)? {
+            // Whatever its record says: it may be forged, and what was decided about the set may be lost.
+            decide(self.repository, set, Fate::Committed, self.task)?;
+            return Ok(Left::Set);
+        }
         match decide(self.repository, set, Fate::Removed, self.task)? {
             Fate::Removed if self.is_copied_by_another(task)? => Ok(Left::Copied),
             Fate::Removed => self.remove_leftovers(task, Left::Removed),
@@ -242,6 +242,31 @@ impl<'a> Sweeper<'a> {
     /// True when a set has its record.
     pub(super) fn is_described(&self, set: Uuid) -> Result<bool> {
         Ok(self.repository.records.read(&set_name(set))?.is_some())
+    }
+
+    /// True when something else than the record of its run tells that a set was committed: its own record, a verdict on it, or its commit record. Of a copy
+    /// the first two may be those of another copy.
+    fn was_committed(&self, task: &TaskRecord) -> Result<bool> {
+        let Some(set) = task.writes else { return Ok(false) };
+        if task.attempt.is_none() && (self.is_described(set)? || !self.verdicts_on(set)?.is_empty()) {
+            return Ok(true);
+        }
+        let Some(first) = task.families.first() else { return Ok(false) };
+        let family = media::family_at(&first.device(&self.repository.places)?, &self.repository.stores)?;
+        Ok(family.is_some_and(|family| {
+            let is_commit_record = family.footer().is_some_and(|footer| footer.commit.is_some());
+            is_commit_record && family.header().set.backup_set_id == set
+        }))
+    }
+
+    /// The names of the verdicts on a set.
+    fn verdicts_on(&self, set: Uuid) -> Result<Vec<&String>> {
+        if self.verdicts.get().is_none() {
+            let names = self.repository.records.list("verdicts/")?.into_iter().map(|entry| entry.name);
+            let _ = self.verdicts.set(names.collect()); // Once.
+        }
+        let of_it = set.to_string();
+        Ok(self.verdicts.get().into_iter().flatten().filter(|name| name.starts_with(&of_it)).collect())
     }
 
     /// Removes the families of a run that never committed, under their names and their working names; `removed`, unless one of them is locked.

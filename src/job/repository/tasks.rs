@@ -7,6 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
+use crate::ids;
 use crate::job::Conduct;
 use crate::repository::format::TaskState;
 use crate::repository::inventory::{KnownTask, readable_tasks};
@@ -70,23 +71,23 @@ pub fn list(setting: Setting<'_>, conduct: &Conduct, warnings: &mut Vec<String>)
     Ok(readable_tasks(&repository, warnings)?.iter().map(|task| listed(task, now)).collect())
 }
 
-/// The run whose id begins so.
+/// The run whose id begins or ends so.
 ///
 /// # Errors
 /// There is none, or more than one.
-pub fn one(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<ListedTask> {
+pub fn one(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<ListedTask> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
-    Ok(listed(&find(&repository, prefix)?, now))
+    Ok(listed(&find(&repository, part)?, now))
 }
 
 /// Asks a run to end, and waits until it has.
 ///
 /// # Errors
 /// It has ended already, is dead, or does not hear.
-pub fn cancel(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<ListedTask> {
+pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<ListedTask> {
     let repository = setting.open(conduct)?;
-    let found = find(&repository, prefix)?;
+    let found = find(&repository, part)?;
     let id = found.record.task;
     let shown = listed(&found, repository.about_now()?);
     if !found.record.state.is_open() {
@@ -116,20 +117,22 @@ pub fn cancel(setting: Setting<'_>, prefix: &str, conduct: &Conduct) -> Result<L
     ))
 }
 
-fn find(repository: &Repository, prefix: &str) -> Result<KnownTask> {
-    let wanted = prefix.to_ascii_lowercase();
+fn find(repository: &Repository, part: &str) -> Result<KnownTask> {
     let mut unread = Vec::new();
     let known = readable_tasks(repository, &mut unread)?;
-    let mut hits = known.iter().filter(|task| task.record.task.to_string().starts_with(&wanted));
-    let thing = format!("task {prefix}");
-    match (hits.next(), hits.next()) {
-        (Some(one), None) => Ok(one.clone()),
-        (None, _) => {
+    let hits: Vec<&KnownTask> = known.iter().filter(|task| ids::fits(task.record.task, part)).collect();
+    let thing = format!("task {part}");
+    match hits[..] {
+        [one] => Ok(one.clone()),
+        [] => {
             let unread = unread.iter().map(|why| format!("; cannot be read: {why}")).collect::<String>();
             let why = format!("is not known in this repository{unread}");
-            Err(Error::refused(thing, why, "`fullbore tasks` lists them"))
+            Err(Error::usage(thing, why, "`fullbore tasks` lists them"))
         }
-        (Some(_), Some(_)) => Err(Error::refused(thing, "fits several tasks", "give more digits of the id")),
+        _ => {
+            let fitting = hits.iter().map(|task| format!("\n    {}", task.title())).collect::<String>();
+            Err(Error::usage(thing, format!("fits several tasks:{fitting}"), "give more digits of the id"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::databases::of_database;
+use super::databases::to_choose_from;
 use super::{Setting, title};
 use crate::job::reading::Reading;
 use crate::job::{Conduct, media, verify};
@@ -13,6 +13,7 @@ use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::format::{self, VerdictRecord};
 use crate::repository::inventory::StoredSet;
+use crate::repository::times::JudgedReading;
 
 /// Verifies the sets of a database, or of all; with `--set` one, with `--latest` the newest chain. Fills `report`, also when damage is
 /// found.
@@ -31,8 +32,7 @@ pub fn run(
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let sets = match (database, &reading.choice.set, reading.choice.latest) {
         (None, None, false) => inventory.sets.iter().collect(),
-        (None, Some(_), _) => inventory.sets.iter().collect(),
-        _ => of_database(&inventory.sets, database)?,
+        (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref())?,
     };
     let chosen = chosen(sets, reading)?;
     let all = reading.choice.set.is_none() && !reading.choice.latest;
@@ -90,13 +90,19 @@ fn verified(
 ) -> Result<()> {
     let begun = Instant::now();
     let id = set.record.backup_set_id;
+    let mut judged = None;
     let done = match &set.incomplete {
         Some(why) => {
             Err(Error::incomplete(title(&set.record), why, "`fullbore restore` cannot use it; take another backup"))
         }
         None => {
             let from = set.devices(repository)?.iter().map(ToString::to_string).collect();
-            verify::one(&Reading { from, ..reading.clone() }, id, conduct, report)
+            let of = judged.insert(JudgedReading::begin(repository, [&set.record])?);
+            let done = verify::one(&Reading { from, ..reading.clone() }, id, conduct, report);
+            if done.is_ok() {
+                of.end(repository)?;
+            }
+            done
         }
     };
     let error = match &done {
@@ -115,19 +121,31 @@ fn verified(
         elapsed_s: begun.elapsed().as_secs_f64(),
         error,
     };
-    if let Err(unwritten) = put_verdict(repository, id, "passed", &verdict) {
+    let began = judged.filter(|_| verdict.error.is_none()).map(JudgedReading::began).transpose();
+    if let Err(unwritten) = began.and_then(|began| put_verdict(repository, id, "passed", &verdict, began)) {
         let why = media::one_line(&unwritten);
         report.warnings.push(format!("what was found of {} could not be written down: {why}", title(&set.record)));
     }
     done
 }
 
-/// Writes a verdict down where every host sees it; what a good one is called.
+/// Writes a verdict down where every host sees it; `good` is what a good one is called. A good one says when its reading began: what is written
+/// to a family after that may not have been read.
 ///
 /// # Errors
 /// The repository cannot be written to.
-pub fn put_verdict(repository: &Repository, set: Uuid, good: &str, verdict: &VerdictRecord) -> Result<()> {
-    let passed = if verdict.error.is_none() { good } else { "failed" };
+pub fn put_verdict(
+    repository: &Repository,
+    set: Uuid,
+    good: &str,
+    verdict: &VerdictRecord,
+    began: Option<i64>,
+) -> Result<()> {
+    let passed = match (&verdict.error, began) {
+        (Some(_), _) => "failed".to_owned(),
+        (None, Some(began)) => format!("{good}.{began}"),
+        (None, None) => good.to_owned(),
+    };
     let time = jiff::Timestamp::now().as_microsecond();
     repository.records.write(&format!("verdicts/{set}.{time}.{passed}.json"), &format::encode(verdict)?)
 }

@@ -67,6 +67,8 @@ pub struct Head {
     pub size: u64,
     /// Another one when the object is replaced.
     pub tag: Option<String>,
+    /// When it was written, in microseconds since 1970, by the store's clock.
+    pub modified: i64,
     /// The media set that it was written for, if fullbore wrote it.
     pub set: Option<String>,
 }
@@ -241,6 +243,7 @@ impl Bucket {
             Ok(found) => Ok(Some(Head {
                 size: found.meta.size,
                 tag: found.meta.e_tag.clone(),
+                modified: found.meta.last_modified.timestamp_micros(),
                 set: found.attributes.get(&self.client.metadata(SET)).map(|set| set.to_string()),
             })),
             Err(error) if is_absent(&error) => Ok(None),

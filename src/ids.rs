@@ -1,0 +1,36 @@
+//! Ids of sets and runs as people read and write them.
+
+use uuid::Uuid;
+
+/// Characters of a short id. The ids of sets begin with the millisecond of the backup.
+const SHORT: usize = 13;
+
+/// The start of an id, long enough for every option that takes one.
+pub fn short(id: &str) -> &str {
+    id.get(..SHORT).unwrap_or(id)
+}
+
+/// True when `part` is the id, its start or its end.
+pub fn fits(id: Uuid, part: &str) -> bool {
+    let part = part.trim_matches('…').to_ascii_lowercase();
+    let id = id.to_string();
+    id.starts_with(&part) || id.ends_with(&part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_an_id_is_its_start_or_its_end() {
+        let id: Uuid = "01a2092b-9560-7c4d-8e5f-9fcdf68770de".parse().unwrap_or_default();
+        let shown = id.to_string();
+        for part in ["01a2092b-9560-7c4d-8e5f-9fcdf68770de", "01A2", "9fcdf68770de", "…9FCDF68770DE", short(&shown)] {
+            assert!(fits(id, part), "{part}");
+        }
+        for part in ["9560", "01a2092b-9560-7c4d-8e5f-9fcdf68770de0", "x"] {
+            assert!(!fits(id, part), "{part}");
+        }
+        assert_eq!((short(&shown), short("é")), ("01a2092b-9560", "é"));
+    }
+}

@@ -1,0 +1,79 @@
+//! A look at what proves that others may go, for a verdict is as old as its reading: header and footer of each family of these chains. A family that was
+//! lost, zeroed or exchanged since does not always have another time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use fullbore_core::{Error, Result, threads};
+use uuid::Uuid;
+
+use super::title;
+use crate::chain::retention::KeptSet;
+use crate::job::media;
+use crate::repository::Repository;
+use crate::repository::inventory::StoredSet;
+
+/// So many sets are looked at side by side.
+const AT_ONCE: usize = 16;
+
+/// What was looked at so far.
+pub(super) struct Proof<'a> {
+    repository: &'a Repository,
+    /// Of each set what stands against it.
+    looked: HashMap<Uuid, Option<String>>,
+}
+
+impl<'a> Proof<'a> {
+    pub(super) fn of(repository: &'a Repository) -> Self {
+        Self { repository, looked: HashMap::new() }
+    }
+
+    /// Looks at these sets, each once, and takes those that are not what they were for sets that are not whole; true when there is one.
+    ///
+    /// # Errors
+    /// The job was stopped.
+    pub(super) fn look<'s>(
+        &mut self,
+        sets: impl Iterator<Item = (usize, &'s StoredSet)>,
+        kept: &mut [KeptSet],
+        warnings: &mut Vec<String>,
+    ) -> Result<bool> {
+        let sets: Vec<(usize, &StoredSet)> = sets.collect();
+        let new: Vec<&StoredSet> =
+            sets.iter().map(|(_, set)| *set).filter(|set| !self.looked.contains_key(&id(set))).collect();
+        let found = Mutex::new(Vec::new());
+        threads::in_turns("look", AT_ONCE, new, |set| {
+            let against = self.against(set)?;
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((id(set), against));
+            Ok(())
+        })?;
+        self.looked.extend(found.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let mut learnt = false;
+        for (at, set) in sets {
+            if let Some(Some(why)) = self.looked.get(&id(set)).filter(|_| kept[at].complete) {
+                warnings.push(format!("{} was verified, and cannot be used now: {why}", title(&set.record)));
+                (kept[at].complete, learnt) = (false, true);
+            }
+        }
+        Ok(learnt)
+    }
+
+    /// What stands against a set, by header and footer of each of its families.
+    fn against(&self, set: &StoredSet) -> Result<Option<String>> {
+        let header =
+            set.devices(self.repository).and_then(|devices| media::whole_set_on(&devices, &self.repository.stores));
+        match header {
+            Ok(header) if (header.backup_set_id, header.media_set_id) == (id(set), set.record.media_set_id) => Ok(None),
+            Ok(header) => {
+                Ok(Some(format!("under the names of its families is backup set {} now", header.backup_set_id)))
+            }
+            Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
+            Err(error) if error.is_exhaustion() => Err(error),
+            Err(error) => Ok(Some(media::one_line(&error))),
+        }
+    }
+}
+
+fn id(set: &StoredSet) -> Uuid {
+    set.record.backup_set_id
+}
