@@ -173,6 +173,19 @@ pub fn damaged_at_source(position: &serde_json::Value) -> Option<String> {
     }
 }
 
+/// What a backup says of a schema that could not be parsed when it was made (with `--continue-after-error`), for whoever reads the set.
+pub fn unreadable_schema(position: &serde_json::Value) -> Option<String> {
+    let field = |name: &str| position.get(name).and_then(serde_json::Value::as_str);
+    let (why, version) = (field("unreadable_schema")?, field("library_version").unwrap_or_default());
+    // What media say goes to a terminal.
+    let why: String = why.chars().filter(|letter| !letter.is_control()).take(500).collect();
+    let version: String =
+        version.chars().filter(char::is_ascii).filter(|letter| !letter.is_control()).take(20).collect();
+    Some(format!(
+        "SQLite {version} could not read the schema when it was made ({why}): the pages are whole, and only an SQLite that can read the schema opens them"
+    ))
+}
+
 /// Bytes of one page of a file of `engine`; `None` of a file without pages.
 pub fn page_size(engine: &str, stream: &ManifestStream) -> Option<u32> {
     #[cfg(any(feature = "mariadb", feature = "mysql"))]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::connection::{Patience, QuietConnection, explain, read_index};
+use super::connection::{Patience, QuietConnection, explain, read_index, schema_warning};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
 use super::freelist::{BITMAP_LIMIT, FreePages};
@@ -100,7 +100,9 @@ impl Snapshot {
         let mut warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
-        connection.begin(&path, &patience)?;
+        connection.begin_despite(options.continue_after_error, &path, &patience)?;
+        let unreadable_schema = connection.unreadable_schema();
+        warnings.extend(unreadable_schema.as_ref().map(|why| schema_warning(&path, why)));
         let (mut since, mut at) = (Instant::now(), jiff::Timestamp::now());
         let log = if is_wal(&connection, &path)? { Some(open_log(&claim)?) } else { None };
         let mark = match &log {
@@ -132,7 +134,8 @@ impl Snapshot {
         let free = find_free_pages(&header, geometry.pages, &image, &mut warnings)?;
         let unit = geometry.page_size.max(UNIT_MIN);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
+        let mut position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
+        position.unreadable_schema = unreadable_schema;
         let log = match log {
             Some((file, index)) => {
                 Some(LogWatch { start: file.metadata()?.len(), file, index, limit: options.max_wal_growth })
