@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
+use fullbore_core::io::directory_of;
 use fullbore_core::{Error, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
@@ -16,6 +17,9 @@ use super::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
 
 /// How long SQLite waits for a lock before we look whether the job was cancelled.
 const LOCK_SLICE: Duration = Duration::from_millis(50);
+
+/// What SQLite needs beside a database in WAL mode to read it, in bytes: one piece of a wal-index.
+const ROOM_BESIDE: u64 = 32 << 10;
 
 /// A connection that never changes the database and never checkpoints it.
 ///
@@ -257,6 +261,20 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
             format!("SQLite finds it malformed: {text}"),
             "look with `PRAGMA integrity_check`; what can be saved, `sqlite3 FILE .recover` saves",
         ),
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull)
+            if let Some(full) = full_disk(path) =>
+        {
+            Error::refused(
+                name,
+                format!("SQLite reports: {text}; {full}"),
+                "free space there: in WAL mode SQLite makes files ending in -wal and -shm beside the database, also for a reader",
+            )
+        }
+        Some(ErrorCode::DiskFull) => Error::refused(
+            name,
+            format!("SQLite reports: {text}"),
+            "free space beside the database, or raise the quota",
+        ),
         Some(ErrorCode::CannotOpen) => Error::refused(
             name,
             format!("SQLite cannot open it or one of its side files: {text}"),
@@ -267,6 +285,18 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
         }
         _ => Error::refused(name, format!("SQLite reports: {text}"), ""),
     }
+}
+
+/// What the file system of the database says of itself, if there is no room beside the database.
+fn full_disk(path: &Path) -> Option<String> {
+    let folder = directory_of(path);
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let shown = folder.display();
+    if free < ROOM_BESIDE {
+        return Some(format!("the disk is full: {free} bytes are free in {shown}"));
+    }
+    (disk.f_files > 0 && disk.f_favail == 0).then(|| format!("the disk is full: it takes no more files in {shown}"))
 }
 
 /// The refusal of a file without SQLite's magic.
