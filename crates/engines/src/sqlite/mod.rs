@@ -20,6 +20,7 @@ pub mod wal_index;
 
 mod connection;
 mod database_file;
+mod foreign_writes;
 mod geometry;
 mod image;
 mod leftover;

@@ -11,9 +11,10 @@ use fullbore_core::{Error, Result};
 use super::connection::{Patience, QuietConnection, explain, read_index, schema_warning};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
+use super::foreign_writes::ForeignWrites;
 use super::freelist::{BITMAP_LIMIT, FreePages};
 use super::geometry::{Geometry, find_free_pages, position, read_header};
-use super::header::HEADER_SIZE;
+use super::header::DatabaseHeader;
 use super::image::Image;
 use super::open_files::{Claim, RawFile, beside};
 use super::overlay::Overlay;
@@ -43,8 +44,7 @@ pub struct Snapshot {
     free_bytes: u64,
     stream: [Stream; 1],
     position: Position,
-    /// The header in the file, in rollback mode: nobody may change it while we hold our lock.
-    header_bytes: Option<[u8; HEADER_SIZE]>,
+    foreign_writes: ForeignWrites,
     log: Option<LogWatch>,
     cursor: AtomicU64,
     delivered: AtomicU64,
@@ -123,6 +123,8 @@ impl Snapshot {
         let raw = claim.open_database(std::fs::OpenOptions::new().read(true))?;
         let direct = if probe::is_network(&raw).is_none() { claim.open_direct() } else { None };
         let file = DatabaseFile::new(Arc::clone(&raw), direct, geometry.bytes())?;
+        let index = log.as_ref().map(|(_, index)| Arc::clone(index));
+        let foreign_writes = ForeignWrites::begin(Arc::clone(&raw), index, geometry.page_size)?;
         let overlay = match (&log, &mark) {
             (Some((log, index)), Some(mark)) if mark.max_frame > 0 => {
                 Overlay::new(Arc::clone(log), Arc::clone(index), mark)?
@@ -142,7 +144,6 @@ impl Snapshot {
             }
             None => None,
         };
-        let header_bytes = if log.is_none() { Some(read_start(&raw)?) } else { None };
         let mut snapshot = Self {
             state: Mutex::new(State { connection, held: None, file: None }),
             exact,
@@ -151,7 +152,7 @@ impl Snapshot {
             free_bytes: 0,
             stream: [Stream { id: STREAM, name, unit, size: geometry.bytes() }],
             position,
-            header_bytes,
+            foreign_writes,
             log,
             cursor: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -284,16 +285,7 @@ impl Snapshot {
 
     fn check_files(&self) -> Result<()> {
         self.image.file.check_size()?;
-        if let Some(then) = &self.header_bytes
-            && read_start(&self.raw)? != *then
-        {
-            return Err(Error::refused(
-                self.raw.name(),
-                "its header changed although this backup holds a lock against writers",
-                "something writes to the file without SQLite's locks (a copy over it, a network file system); stop that and back up again",
-            ));
-        }
-        Ok(())
+        self.foreign_writes.check(self.image.overlay.as_ref())
     }
 
     fn check_log(&self) -> Result<()> {
@@ -422,10 +414,4 @@ pub(super) fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
         ));
     }
     Ok((claim.open_beside("-wal")?, claim.open_beside("-shm")?))
-}
-
-fn read_start(raw: &RawFile) -> Result<[u8; HEADER_SIZE]> {
-    let mut bytes = [0; HEADER_SIZE];
-    raw.read_at(0, &mut bytes).map_err(|error| raw.read_error(0, HEADER_SIZE, error))?;
-    Ok(bytes)
 }
