@@ -184,6 +184,9 @@ pub struct Backup {
     /// cannot be written to while the end of the clone and they themselves are read.
     #[arg(long)]
     pub include_other_engines: bool,
+    /// SQLite: store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged.
+    #[arg(long)]
+    pub keep_free_pages: bool,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,

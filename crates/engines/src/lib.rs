@@ -58,6 +58,8 @@ pub struct Options {
     pub install_clone_plugin: bool,
     /// `--include-other-engines`: MySQL's tables that are not InnoDB are stored too, as SQL text.
     pub include_other_engines: bool,
+    /// `--keep-free-pages`: free pages of an SQLite database are stored like any other.
+    pub keep_free_pages: bool,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             continue_after_error: false,
             install_clone_plugin: false,
             include_other_engines: false,
+            keep_free_pages: false,
         }
     }
 }
@@ -218,6 +221,10 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     if options.include_other_engines && scheme != "mysql" {
         let why = "only a clone of MySQL leaves tables of other engines out";
         return Err(Error::usage("--include-other-engines", why, "leave it out: everything is stored"));
+    }
+    if options.keep_free_pages && scheme != "sqlite" {
+        let why = "only a backup of an SQLite database leaves free pages out by its free-list";
+        return Err(Error::usage("--keep-free-pages", why, "leave it out"));
     }
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {

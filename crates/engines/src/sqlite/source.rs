@@ -1,5 +1,6 @@
 //! A consistent snapshot of a live SQLite database, read by several threads straight from its files.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +41,7 @@ pub struct Snapshot {
     state: Mutex<State>,
     exact: bool,
     image: Image,
+    header: DatabaseHeader,
     free: FreePages,
     free_bytes: u64,
     stream: [Stream; 1],
@@ -133,7 +135,10 @@ impl Snapshot {
         };
         let image = Image { file, overlay, page_size: geometry.page_size };
         let header = read_header(&image, &geometry, mark.as_ref(), &raw)?;
-        let free = find_free_pages(&header, geometry.pages, &image, &mut warnings)?;
+        let free = match options.keep_free_pages {
+            true => FreePages::none(),
+            false => find_free_pages(&header, geometry.pages, &image, &mut warnings)?,
+        };
         let unit = geometry.page_size.max(UNIT_MIN);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
@@ -148,6 +153,7 @@ impl Snapshot {
             state: Mutex::new(State { connection, held: None, file: None }),
             exact,
             image,
+            header,
             free,
             free_bytes: 0,
             stream: [Stream { id: STREAM, name, unit, size: geometry.bytes() }],
@@ -219,8 +225,8 @@ impl Snapshot {
             .all(|page| u32::try_from(page).is_ok_and(|page| self.free.contains(page)))
     }
 
-    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives how many bytes these are.
-    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<usize> {
+    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives which part of it was read.
+    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<Range<usize>> {
         let unit = self.unit();
         let end = offset + length as u64;
         let mut first = offset;
@@ -237,7 +243,34 @@ impl Snapshot {
         }
         buffer[..start].fill(0);
         buffer[stop.max(start)..length].fill(0);
-        Ok(length - stop.saturating_sub(start))
+        Ok(start..stop.max(start))
+    }
+
+    /// No page that was read, and is in use, refers to one that is left out as free. `pages` begins with the page at `offset`.
+    fn nothing_in_use_is_left_out(&self, offset: u64, pages: &[u8]) -> Result<()> {
+        if !self.free.names_pages() {
+            return Ok(());
+        }
+        let size = u64::from(self.image.page_size);
+        let is_left_out = |page: u32| self.unit_is_free((u64::from(page) - 1) * size / self.unit() * self.unit());
+        for (page, number) in pages.chunks_exact(size as usize).zip(offset / size + 1..) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            if self.free.contains(number) {
+                continue;
+            }
+            if let Some(wrong) = self.free.contradicted_by(&self.header, number, page, is_left_out) {
+                // What is written over the file contradicts itself too.
+                self.check_files()?;
+                return Err(Error::refused(
+                    self.raw.name(),
+                    format!(
+                        "page {wrong} is in the free-list, and page {number} says that it is in use: without it rows could be lost"
+                    ),
+                    "back up with --keep-free-pages, which stores every page; then look with PRAGMA integrity_check",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Counts what was delivered; the last byte ends the transaction, so that nobody waits for the media.
@@ -388,7 +421,9 @@ impl Reader for PageReader<'_> {
             return Ok(None);
         }
         let length = window.min(snapshot.size() - offset) as usize;
-        self.unread = snapshot.fill(offset, buffer, length)?;
+        let read = snapshot.fill(offset, buffer, length)?;
+        snapshot.nothing_in_use_is_left_out(offset + read.start as u64, &buffer[read.clone()])?;
+        self.unread = length - read.len();
         snapshot.deliver(length)?;
         Ok(Some(Extent { stream: STREAM, layer: 0, offset, length: length as u32 }))
     }
