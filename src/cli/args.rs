@@ -184,11 +184,14 @@ pub struct Backup {
     /// cannot be written to while the end of the clone and they themselves are read.
     #[arg(long)]
     pub include_other_engines: bool,
+    /// SQLite: store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged.
+    #[arg(long)]
+    pub keep_free_pages: bool,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,
-    /// MySQL and MariaDB: back up pages that are damaged in the server's own files as they are, instead of ending. The set says so, and
-    /// a restore of it has to be asked for with the same flag.
+    /// Back up what is damaged at the source as it is, instead of ending. MySQL and MariaDB: pages that are damaged in the server's own
+    /// files; the set says so, and a restore of it has to be asked for with the same flag. SQLite: a schema that cannot be parsed.
     #[arg(long)]
     pub continue_after_error: bool,
     /// Measure source, codec and sinks alone first, so that the report can say how close to them the backup came.

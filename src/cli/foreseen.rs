@@ -48,6 +48,9 @@ pub struct ForeseenJob {
     /// The server's password: the first line of this file.
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// SQLite: every page is stored, as for backup.
+    #[arg(long)]
+    pub keep_free_pages: bool,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: BackupTuning,
@@ -91,6 +94,7 @@ impl ForeseenJob {
             data_path: self.data_path.clone(),
             price: self.price.map(check_price).transpose()?,
             password_file: self.password_file.clone(),
+            keep_free_pages: self.keep_free_pages,
             catalog: config.catalog_path(),
             ..Request::default()
         })

@@ -89,6 +89,7 @@ mod signals;
 mod slips;
 mod small_disk;
 mod source_changes;
+mod sqlite_sources;
 mod store_lives;
 mod tasks;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]

@@ -58,6 +58,8 @@ pub struct Options {
     pub install_clone_plugin: bool,
     /// `--include-other-engines`: MySQL's tables that are not InnoDB are stored too, as SQL text.
     pub include_other_engines: bool,
+    /// `--keep-free-pages`: free pages of an SQLite database are stored like any other.
+    pub keep_free_pages: bool,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             continue_after_error: false,
             install_clone_plugin: false,
             include_other_engines: false,
+            keep_free_pages: false,
         }
     }
 }
@@ -173,6 +176,19 @@ pub fn damaged_at_source(position: &serde_json::Value) -> Option<String> {
     }
 }
 
+/// What a backup says of a schema that could not be parsed when it was made (with `--continue-after-error`), for whoever reads the set.
+pub fn unreadable_schema(position: &serde_json::Value) -> Option<String> {
+    let field = |name: &str| position.get(name).and_then(serde_json::Value::as_str);
+    let (why, version) = (field("unreadable_schema")?, field("library_version").unwrap_or_default());
+    // What media say goes to a terminal.
+    let why: String = why.chars().filter(|letter| !letter.is_control()).take(500).collect();
+    let version: String =
+        version.chars().filter(char::is_ascii).filter(|letter| !letter.is_control()).take(20).collect();
+    Some(format!(
+        "SQLite {version} could not read the schema when it was made ({why}): the pages are whole, and only an SQLite that can read the schema opens them"
+    ))
+}
+
 /// Bytes of one page of a file of `engine`; `None` of a file without pages.
 pub fn page_size(engine: &str, stream: &ManifestStream) -> Option<u32> {
     #[cfg(any(feature = "mariadb", feature = "mysql"))]
@@ -205,6 +221,10 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     if options.include_other_engines && scheme != "mysql" {
         let why = "only a clone of MySQL leaves tables of other engines out";
         return Err(Error::usage("--include-other-engines", why, "leave it out: everything is stored"));
+    }
+    if options.keep_free_pages && scheme != "sqlite" {
+        let why = "only a backup of an SQLite database leaves free pages out by its free-list";
+        return Err(Error::usage("--keep-free-pages", why, "leave it out"));
     }
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {

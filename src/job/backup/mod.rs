@@ -98,6 +98,8 @@ pub struct Request {
     pub install_clone_plugin: bool,
     /// `--include-other-engines`.
     pub include_other_engines: bool,
+    /// `--keep-free-pages`.
+    pub keep_free_pages: bool,
 }
 
 /// What a set goes on from.
@@ -273,6 +275,7 @@ pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options
         continue_after_error: request.continue_after_error,
         install_clone_plugin: request.install_clone_plugin,
         include_other_engines: request.include_other_engines,
+        keep_free_pages: request.keep_free_pages,
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Request {
     pub price: Option<f64>,
     /// The server's password.
     pub password_file: Option<PathBuf>,
+    /// `--keep-free-pages`.
+    pub keep_free_pages: bool,
     /// Where the catalog is.
     pub catalog: PathBuf,
 }
@@ -131,8 +133,12 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
         return Err(Error::usage("--size", "0 bytes take no time", "give the size of the database, e.g. 4TB"));
     }
     let halt = conduct.halt();
-    let options =
-        Options { halt: Some(halt.clone()), password_file: request.password_file.clone(), ..Options::default() };
+    let options = Options {
+        halt: Some(halt.clone()),
+        password_file: request.password_file.clone(),
+        keep_free_pages: request.keep_free_pages,
+        ..Options::default()
+    };
     let of_profile = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok());
     let codecs: Vec<Compression> = std::iter::once(Compression::None).chain(of_profile).collect();
     let transfer_bytes = request.knobs.transfer_size.bytes();

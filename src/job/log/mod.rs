@@ -34,6 +34,10 @@ pub fn once(
         let hint = "name the full, and the log sets behind it, with --base";
         return Err(Error::usage("--kind log", "what it continues is not named", hint));
     }
+    if request.keep_free_pages {
+        let why = "a log set has every page that was written, free or not";
+        return Err(Error::usage("--keep-free-pages", why, "leave it out"));
+    }
     let tips = base::tips(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();

@@ -1,11 +1,13 @@
 //! The SQLite connection that holds the snapshot: it locks, rolls back a hot journal, and writes nothing else.
 
+use std::cell::RefCell;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
+use fullbore_core::io::directory_of;
 use fullbore_core::{Error, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
@@ -16,6 +18,9 @@ use super::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
 /// How long SQLite waits for a lock before we look whether the job was cancelled.
 const LOCK_SLICE: Duration = Duration::from_millis(50);
 
+/// What SQLite needs beside a database in WAL mode to read it, in bytes: one piece of a wal-index.
+const ROOM_BESIDE: u64 = 32 << 10;
+
 /// A connection that never changes the database and never checkpoints it.
 ///
 /// The last connection to close checkpoints the log and removes it: switched off here, except where this connection
@@ -25,6 +30,8 @@ pub(super) struct QuietConnection {
     connection: Connection,
     log: PathBuf,
     log_was_there: bool,
+    /// Why SQLite cannot parse the schema, once it has been told to go on without.
+    unreadable_schema: RefCell<Option<String>>,
 }
 
 impl QuietConnection {
@@ -36,7 +43,7 @@ impl QuietConnection {
         // where this user may not write, SQLite falls back to reading by itself.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-        let quiet = Self { connection, log, log_was_there };
+        let quiet = Self { connection, log, log_was_there, unreadable_schema: RefCell::default() };
         quiet.set_up().map_err(|error| explain(path, error))?;
         Ok(quiet)
     }
@@ -47,6 +54,35 @@ impl QuietConnection {
         self.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         self.pragma_update(None, "query_only", true)?;
         self.busy_timeout(LOCK_SLICE)
+    }
+
+    /// As [`begin`](Self::begin). With `continue_after_error` also where SQLite cannot parse the schema; then [`unreadable_schema`](Self::unreadable_schema)
+    /// tells why.
+    pub fn begin_despite(&self, continue_after_error: bool, path: &Path, patience: &Patience) -> Result<()> {
+        let begun = self.begin(path, patience);
+        if !continue_after_error {
+            return begun;
+        }
+        let why = self.unreadable_schema.take();
+        self.do_without_schema(path)?;
+        if why.is_some() && begun.is_err() {
+            self.begin(path, patience)?;
+            self.unreadable_schema.replace(why);
+            return Ok(());
+        }
+        begun
+    }
+
+    /// From now on a schema that SQLite cannot parse is no error. The pages are read past it.
+    pub fn do_without_schema(&self, path: &Path) -> Result<()> {
+        // This connection is defensive and for queries only: it still writes no schema.
+        let done = self.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true);
+        done.map(drop).map_err(|error| explain(path, error))
+    }
+
+    /// Why SQLite cannot parse the schema.
+    pub fn unreadable_schema(&self) -> Option<String> {
+        self.unreadable_schema.borrow().clone()
     }
 
     /// Starts a read transaction, and really reads, so that its locks are taken.
@@ -64,7 +100,10 @@ impl QuietConnection {
             match attempt() {
                 Ok(answer) => return Ok(answer),
                 Err(error) if may_pass(&error) && patience.is_left()? => {}
-                Err(error) => return Err(explain(path, error)),
+                Err(error) => {
+                    self.unreadable_schema.replace(schema_error(&error));
+                    return Err(explain(path, error));
+                }
             }
         }
     }
@@ -180,6 +219,21 @@ fn may_pass(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// The warning of a backup that goes on without the schema.
+pub(super) fn schema_warning(path: &Path, why: &str) -> String {
+    format!(
+        "{}: SQLite {} cannot read its schema ({why}): the pages are stored as they are; only an SQLite that can read the schema opens what is restored",
+        path.display(),
+        rusqlite::version()
+    )
+}
+
+/// What SQLite says of a schema that it cannot parse.
+fn schema_error(error: &rusqlite::Error) -> Option<String> {
+    let text = error.to_string();
+    text.starts_with("malformed database schema").then_some(text)
+}
+
 /// SQLite's error as ours: the database, the cause and the next step.
 pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
     let name = path.display().to_string();
@@ -197,10 +251,29 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
             "a writer crashed and left a hot journal, and this user may not write the database to roll it back",
             "run as a user that may, or open the database once with the application",
         ),
+        Some(ErrorCode::DatabaseCorrupt) if schema_error(&error).is_some() => Error::refused(
+            name,
+            format!("SQLite {} cannot read its schema: {text}", rusqlite::version()),
+            "repair the schema, if no newer SQLite has written it; `backup --continue-after-error` stores the pages as they are",
+        ),
         Some(ErrorCode::DatabaseCorrupt) => Error::refused(
             name,
             format!("SQLite finds it malformed: {text}"),
             "look with `PRAGMA integrity_check`; what can be saved, `sqlite3 FILE .recover` saves",
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull)
+            if let Some(full) = full_disk(path) =>
+        {
+            Error::refused(
+                name,
+                format!("SQLite reports: {text}; {full}"),
+                "free space there: in WAL mode SQLite makes files ending in -wal and -shm beside the database, also for a reader",
+            )
+        }
+        Some(ErrorCode::DiskFull) => Error::refused(
+            name,
+            format!("SQLite reports: {text}"),
+            "free space beside the database, or raise the quota",
         ),
         Some(ErrorCode::CannotOpen) => Error::refused(
             name,
@@ -212,6 +285,18 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
         }
         _ => Error::refused(name, format!("SQLite reports: {text}"), ""),
     }
+}
+
+/// What the file system of the database says of itself, if there is no room beside the database.
+fn full_disk(path: &Path) -> Option<String> {
+    let folder = directory_of(path);
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let shown = folder.display();
+    if free < ROOM_BESIDE {
+        return Some(format!("the disk is full: {free} bytes are free in {shown}"));
+    }
+    (disk.f_files > 0 && disk.f_favail == 0).then(|| format!("the disk is full: it takes no more files in {shown}"))
 }
 
 /// The refusal of a file without SQLite's magic.

@@ -2,11 +2,16 @@
 //!
 //! A trunk page lists leaf pages; what stands on a leaf is never read again. Trunk pages themselves matter.
 
-use super::header::{DatabaseHeader, Malformed, u32_at};
+use super::btree::{TELLING_PAGES, references};
+use super::header::{AutoVacuum, DatabaseHeader, Malformed, u32_at};
 
 /// Memory for the bitmap of free pages, in bytes: enough for 134 million pages, 512 GiB of 4 KiB pages. Free pages
 /// beyond are stored like any other.
 pub const BITMAP_LIMIT: usize = 16 << 20;
+/// How many pages of a pointer map are read before the backup begins. The others are compared while they pass.
+const MAPS_LIMIT: usize = 4096;
+/// What a pointer map says of a page in the free-list.
+const MAPPED_AS_FREE: u8 = 2;
 
 /// One trunk page.
 #[derive(Debug)]
@@ -40,6 +45,8 @@ impl<'a> Trunk<'a> {
 pub struct FreePages {
     bits: Vec<u64>,
     pages: u32,
+    /// Whether the list names any page.
+    names_pages: bool,
 }
 
 /// Why a free-list could not be used.
@@ -58,22 +65,59 @@ impl FreePages {
     }
 
     /// Follows the free-list of a database of `pages` pages; `read` gives page n (counted from 1). The number of
-    /// steps is bounded by the header's count, so that a looping list ends as a corrupt one.
+    /// steps is bounded by the header's count, so that a looping list ends as a corrupt one. So does a list that has one of `roots`, sorted, which
+    /// are known to be in use, or a page that the pointer map does not call free.
     pub fn walk<E>(
         header: &DatabaseHeader,
         pages: u32,
-        read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+        roots: &[u32],
+        mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
     ) -> Result<Self, WalkError<E>> {
         let words = (pages as usize / 64 + 1).min(BITMAP_LIMIT / 8);
-        let mut free = Self { bits: vec![0; words], pages };
-        free.follow(header, read)?;
+        let mut free = Self { bits: vec![0; words], pages, names_pages: false };
+        free.follow(header, roots, &mut read)?;
+        free.no_page_is_mapped_as_used(header, read)?;
+        free.names_pages = free.count() > 0;
         free.mark(header.lock_page());
         Ok(free)
+    }
+
+    /// Whether the list names any page that does not matter.
+    pub fn names_pages(&self) -> bool {
+        self.names_pages
+    }
+
+    /// The first page that is free by this list, but in use by what page `number` holds: the page refers to it, or it is the pointer map. Only pages for
+    /// which `counts` is true are told.
+    pub fn contradicted_by(
+        &self,
+        header: &DatabaseHeader,
+        number: u32,
+        page: &[u8],
+        counts: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let wrong = |page: u32| self.contains(page) && page != header.lock_page() && counts(page);
+        if header.is_pointer_map(number) {
+            let entries = page.get(..header.usable() as usize)?.as_chunks::<5>().0;
+            let mut pages = (number + 1..=self.pages).zip(entries);
+            return pages.find(|(page, entry)| entry[0] != MAPPED_AS_FREE && wrong(*page)).map(|(page, _)| page);
+        }
+        if self.pages >= TELLING_PAGES {
+            return None;
+        }
+        let mut first = None;
+        references(number, page, header.usable() as usize, |page| {
+            if first.is_none() && wrong(page) {
+                first = Some(page);
+            }
+        });
+        first
     }
 
     fn follow<E>(
         &mut self,
         header: &DatabaseHeader,
+        roots: &[u32],
         mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), WalkError<E>> {
         let corrupt = |why: String| WalkError::Corrupt(Malformed(why));
@@ -84,7 +128,7 @@ impl FreePages {
         let mut left = header.freelist_pages;
         let mut next = header.freelist_trunk;
         while next != 0 {
-            self.usable_number(header, next).map_err(WalkError::Corrupt)?;
+            self.usable_number(header, next, roots).map_err(WalkError::Corrupt)?;
             read(next, &mut page).map_err(WalkError::Read)?;
             let trunk = Trunk::parse(&page, header.usable() as usize).map_err(WalkError::Corrupt)?;
             let listed = u32::try_from(trunk.leaves().len()).unwrap_or(u32::MAX).saturating_add(1);
@@ -92,7 +136,7 @@ impl FreePages {
                 .checked_sub(listed)
                 .ok_or_else(|| corrupt(format!("more pages than the header's {}", header.freelist_pages)))?;
             for leaf in trunk.leaves() {
-                self.usable_number(header, leaf).map_err(WalkError::Corrupt)?;
+                self.usable_number(header, leaf, roots).map_err(WalkError::Corrupt)?;
                 self.mark(leaf);
             }
             next = trunk.next;
@@ -124,13 +168,42 @@ impl FreePages {
         Ok(())
     }
 
+    /// The pointer map of an auto-vacuum database says of each page what it is.
+    fn no_page_is_mapped_as_used<E>(
+        &self,
+        header: &DatabaseHeader,
+        mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        if header.auto_vacuum == AutoVacuum::None {
+            return Ok(());
+        }
+        let mut buffer = vec![0; header.page_size as usize];
+        let mapped = header.usable() / 5;
+        let maps = (2..=self.pages).step_by(mapped as usize + 1);
+        let maps = maps.map(|map| if map == header.lock_page() { map + 1 } else { map });
+        let needed =
+            maps.filter(|&map| (map..=map.saturating_add(mapped).min(self.pages)).any(|page| self.contains(page)));
+        for map in needed.take(MAPS_LIMIT) {
+            read(map, &mut buffer).map_err(WalkError::Read)?;
+            if let Some(page) = self.contradicted_by(header, map, &buffer, |_| true) {
+                return Err(WalkError::Corrupt(Malformed(format!("page {page} in it is in use by the pointer map"))));
+            }
+        }
+        Ok(())
+    }
+
     /// A page that may stand in a free-list, once.
-    fn usable_number(&self, header: &DatabaseHeader, page: u32) -> Result<(), Malformed> {
+    fn usable_number(&self, header: &DatabaseHeader, page: u32, roots: &[u32]) -> Result<(), Malformed> {
         if page < 2 || page > self.pages {
             return Err(Malformed(format!("page {page} in the free-list of a database of {} pages", self.pages)));
         }
         if page == header.lock_page() || header.is_pointer_map(page) {
             return Err(Malformed(format!("page {page} in the free-list is not one that can be free")));
+        }
+        if roots.binary_search(&page).is_ok() {
+            return Err(Malformed(format!(
+                "page {page} in the free-list is the root of a table or an index, or of the schema"
+            )));
         }
         if self.contains(page) {
             return Err(Malformed(format!("page {page} stands twice in the free-list")));
@@ -183,7 +256,7 @@ mod tests {
             }
             Ok::<(), &str>(())
         };
-        FreePages::walk(&header(trunks[0].0, count), 100, read).map_err(|error| format!("{error:?}"))
+        FreePages::walk(&header(trunks[0].0, count), 100, &[7, 50], read).map_err(|error| format!("{error:?}"))
     }
 
     #[test]
@@ -205,6 +278,8 @@ mod tests {
         assert!(walk(9, &[(10, 0, &[5])]).unwrap_err().contains("fewer"));
         assert!(walk(200, &[(10, 0, &[5])]).unwrap_err().contains("free pages in a database"));
         assert!(walk(2, &[(10, 99, &[5])]).is_err(), "more trunks than the header counts");
+        assert!(walk(3, &[(10, 0, &[5, 50])]).unwrap_err().contains("page 50"), "a root among the leaves");
+        assert!(walk(2, &[(7, 0, &[5])]).unwrap_err().contains("page 7"), "a root as trunk");
         assert!(Trunk::parse(&[0xff; 512], 512).is_err());
     }
 
@@ -212,7 +287,7 @@ mod tests {
         #[test]
         fn no_list_makes_the_walk_panic_or_loop(trunk in 0u32..110, count: u8, pages: u8, seed: u64) {
             let mut random = fastrand::Rng::with_seed(seed);
-            let _ = FreePages::walk(&header(trunk, count.into()), pages.into(), |_, buffer: &mut [u8]| {
+            let _ = FreePages::walk(&header(trunk, count.into()), pages.into(), &[], |_, buffer: &mut [u8]| {
                 buffer.fill(0);
                 for slot in buffer.chunks_mut(4) { slot[3] = random.u8(..110); }
                 buffer[7] = random.u8(..8);

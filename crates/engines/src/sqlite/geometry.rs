@@ -5,9 +5,10 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 use rusqlite::Connection;
 
+use super::btree::{self, SchemaError};
 use super::connection::{explain, unsupported_format};
 use super::freelist::{BITMAP_LIMIT, FreePages, WalkError};
-use super::header::DatabaseHeader;
+use super::header::{DatabaseHeader, Malformed};
 use super::image::Image;
 use super::open_files::RawFile;
 use super::overlay::Overlay;
@@ -81,7 +82,7 @@ pub(super) fn read_header(
     Ok(header)
 }
 
-/// What is known to be free; a free-list that breaks its format is a warning, and nothing is free.
+/// What is known to be free; a free-list that breaks its format, or names pages that are known to be in use, is a warning, and nothing is free.
 pub(super) fn find_free_pages(
     header: &DatabaseHeader,
     pages: u32,
@@ -95,7 +96,7 @@ pub(super) fn find_free_pages(
     if pages as usize / 8 > BITMAP_LIMIT {
         warnings.push(format!("free pages beyond page {} are stored like any other", BITMAP_LIMIT * 8));
     }
-    match FreePages::walk(header, pages, |page, buffer| image.read_page(page, buffer)) {
+    match free_pages(header, pages, image) {
         Ok(free) => Ok(free),
         Err(WalkError::Read(error)) => Err(error),
         Err(WalkError::Corrupt(why)) => {
@@ -104,6 +105,18 @@ pub(super) fn find_free_pages(
             Ok(FreePages::none())
         }
     }
+}
+
+fn free_pages(header: &DatabaseHeader, pages: u32, image: &Image) -> Result<FreePages, WalkError<Error>> {
+    let read = |page: u32, buffer: &mut [u8]| image.read_page(page, buffer);
+    let roots = if header.freelist_trunk == 0 { Ok(Vec::new()) } else { btree::roots(header, pages, read) };
+    let roots = roots.map_err(|error| match error {
+        SchemaError::Read(error) => WalkError::Read(error),
+        SchemaError::Corrupt(why) => {
+            WalkError::Corrupt(Malformed(format!("it cannot be compared with the schema: {why}")))
+        }
+    })?;
+    FreePages::walk(header, pages, &roots, read)
 }
 
 /// What the manifest says about the snapshot, which was seen `at` that time.

@@ -3,9 +3,10 @@
 //! [`source`] holds a read transaction and lets several threads read what it sees: the database file, overlaid
 //! with the frames of the write-ahead [`log`]. [`position`] says which state that was, [`restore`] puts a restored file
 //! under its name, [`log_backup`] stores the log between two of them, [`digest`] proves that two databases hold the same rows. What is locked, and for how long, stands in
-//! `docs/engines/sqlite.md`. The parsers ([`header`], [`log`], [`wal_index`], [`freelist`]) take bytes and trust
+//! `docs/engines/sqlite.md`. The parsers ([`header`], [`log`], [`wal_index`], [`freelist`], [`btree`]) take bytes and trust
 //! none of them.
 
+pub mod btree;
 pub mod digest;
 pub mod frame_map;
 pub mod freelist;
@@ -20,6 +21,7 @@ pub mod wal_index;
 
 mod connection;
 mod database_file;
+mod foreign_writes;
 mod geometry;
 mod image;
 mod leftover;

@@ -12,7 +12,7 @@ use fullbore_core::{Error, Result};
 
 use super::connection::read_index;
 use super::frame_map::{FrameMap, MAP_LIMIT};
-use super::log::{LOG_HEADER_SIZE, MapError, map_frames, page_offset};
+use super::log::{FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, MapError, map_frames, page_offset};
 use super::open_files::RawFile;
 use super::wal_index::IndexHeader;
 
@@ -78,6 +78,28 @@ impl Overlay {
     /// Which of the pages `first` to `last` stand in the log, with their frames.
     pub fn frames(&self, first: u32, last: u32) -> &[(u32, u32)] {
         self.map.range(first, last)
+    }
+
+    /// True when a frame up to the mark holds page `number` as `page`.
+    pub fn has_had(&self, number: u32, page: &[u8]) -> Result<bool> {
+        let Some(&(_, newest)) = self.frames(number, number).first().filter(|_| self.is_current()) else {
+            return Ok(false);
+        };
+        let mut head = [0; FRAME_HEADER_SIZE];
+        let mut held = vec![0; self.page_size as usize];
+        // A checkpoint most likely copies the newest one.
+        for frame in (1..=newest).rev() {
+            let at = page_offset(frame, self.page_size);
+            let start = at - FRAME_HEADER_SIZE as u64;
+            self.log.read_at(start, &mut head).map_err(|error| self.log.read_error(start, head.len(), error))?;
+            if FrameHeader::parse(&head).is_ok_and(|head| head.page == number) {
+                self.log.read_at(at, &mut held).map_err(|error| self.log.read_error(at, held.len(), error))?;
+                if held == page {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Puts the pages of `frames` into `buffer`, which begins with page `first`.

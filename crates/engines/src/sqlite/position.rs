@@ -119,6 +119,9 @@ pub struct Position {
     /// The file, if it alone was the snapshot at the end of the backup, and the database is in WAL mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileState>,
+    /// What that SQLite said of a schema that it could not parse; the pages are there all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable_schema: Option<String>,
     /// The SQLite that held the snapshot open.
     pub library_version: String,
 }
@@ -141,6 +144,7 @@ impl Position {
             log,
             at: at.to_string(),
             file: None,
+            unreadable_schema: None,
             library_version: rusqlite::version().to_owned(),
         }
     }

@@ -1,5 +1,6 @@
 //! A consistent snapshot of a live SQLite database, read by several threads straight from its files.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::connection::{Patience, QuietConnection, explain, read_index};
+use super::connection::{Patience, QuietConnection, explain, read_index, schema_warning};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
+use super::foreign_writes::ForeignWrites;
 use super::freelist::{BITMAP_LIMIT, FreePages};
 use super::geometry::{Geometry, find_free_pages, position, read_header};
-use super::header::HEADER_SIZE;
+use super::header::DatabaseHeader;
 use super::image::Image;
 use super::open_files::{Claim, RawFile, beside};
 use super::overlay::Overlay;
@@ -39,12 +41,12 @@ pub struct Snapshot {
     state: Mutex<State>,
     exact: bool,
     image: Image,
+    header: DatabaseHeader,
     free: FreePages,
     free_bytes: u64,
     stream: [Stream; 1],
     position: Position,
-    /// The header in the file, in rollback mode: nobody may change it while we hold our lock.
-    header_bytes: Option<[u8; HEADER_SIZE]>,
+    foreign_writes: ForeignWrites,
     log: Option<LogWatch>,
     cursor: AtomicU64,
     delivered: AtomicU64,
@@ -100,7 +102,9 @@ impl Snapshot {
         let mut warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
-        connection.begin(&path, &patience)?;
+        connection.begin_despite(options.continue_after_error, &path, &patience)?;
+        let unreadable_schema = connection.unreadable_schema();
+        warnings.extend(unreadable_schema.as_ref().map(|why| schema_warning(&path, why)));
         let (mut since, mut at) = (Instant::now(), jiff::Timestamp::now());
         let log = if is_wal(&connection, &path)? { Some(open_log(&claim)?) } else { None };
         let mark = match &log {
@@ -121,6 +125,8 @@ impl Snapshot {
         let raw = claim.open_database(std::fs::OpenOptions::new().read(true))?;
         let direct = if probe::is_network(&raw).is_none() { claim.open_direct() } else { None };
         let file = DatabaseFile::new(Arc::clone(&raw), direct, geometry.bytes())?;
+        let index = log.as_ref().map(|(_, index)| Arc::clone(index));
+        let foreign_writes = ForeignWrites::begin(Arc::clone(&raw), index, geometry.page_size)?;
         let overlay = match (&log, &mark) {
             (Some((log, index)), Some(mark)) if mark.max_frame > 0 => {
                 Overlay::new(Arc::clone(log), Arc::clone(index), mark)?
@@ -129,26 +135,30 @@ impl Snapshot {
         };
         let image = Image { file, overlay, page_size: geometry.page_size };
         let header = read_header(&image, &geometry, mark.as_ref(), &raw)?;
-        let free = find_free_pages(&header, geometry.pages, &image, &mut warnings)?;
+        let free = match options.keep_free_pages {
+            true => FreePages::none(),
+            false => find_free_pages(&header, geometry.pages, &image, &mut warnings)?,
+        };
         let unit = geometry.page_size.max(UNIT_MIN);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
+        let mut position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
+        position.unreadable_schema = unreadable_schema;
         let log = match log {
             Some((file, index)) => {
                 Some(LogWatch { start: file.metadata()?.len(), file, index, limit: options.max_wal_growth })
             }
             None => None,
         };
-        let header_bytes = if log.is_none() { Some(read_start(&raw)?) } else { None };
         let mut snapshot = Self {
             state: Mutex::new(State { connection, held: None, file: None }),
             exact,
             image,
+            header,
             free,
             free_bytes: 0,
             stream: [Stream { id: STREAM, name, unit, size: geometry.bytes() }],
             position,
-            header_bytes,
+            foreign_writes,
             log,
             cursor: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -215,8 +225,8 @@ impl Snapshot {
             .all(|page| u32::try_from(page).is_ok_and(|page| self.free.contains(page)))
     }
 
-    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives how many bytes these are.
-    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<usize> {
+    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives which part of it was read.
+    fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<Range<usize>> {
         let unit = self.unit();
         let end = offset + length as u64;
         let mut first = offset;
@@ -233,7 +243,34 @@ impl Snapshot {
         }
         buffer[..start].fill(0);
         buffer[stop.max(start)..length].fill(0);
-        Ok(length - stop.saturating_sub(start))
+        Ok(start..stop.max(start))
+    }
+
+    /// No page that was read, and is in use, refers to one that is left out as free. `pages` begins with the page at `offset`.
+    fn nothing_in_use_is_left_out(&self, offset: u64, pages: &[u8]) -> Result<()> {
+        if !self.free.names_pages() {
+            return Ok(());
+        }
+        let size = u64::from(self.image.page_size);
+        let is_left_out = |page: u32| self.unit_is_free((u64::from(page) - 1) * size / self.unit() * self.unit());
+        for (page, number) in pages.chunks_exact(size as usize).zip(offset / size + 1..) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            if self.free.contains(number) {
+                continue;
+            }
+            if let Some(wrong) = self.free.contradicted_by(&self.header, number, page, is_left_out) {
+                // What is written over the file contradicts itself too.
+                self.check_files()?;
+                return Err(Error::refused(
+                    self.raw.name(),
+                    format!(
+                        "page {wrong} is in the free-list, and page {number} says that it is in use: without it rows could be lost"
+                    ),
+                    "back up with --keep-free-pages, which stores every page; then look with PRAGMA integrity_check",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Counts what was delivered; the last byte ends the transaction, so that nobody waits for the media.
@@ -281,16 +318,7 @@ impl Snapshot {
 
     fn check_files(&self) -> Result<()> {
         self.image.file.check_size()?;
-        if let Some(then) = &self.header_bytes
-            && read_start(&self.raw)? != *then
-        {
-            return Err(Error::refused(
-                self.raw.name(),
-                "its header changed although this backup holds a lock against writers",
-                "something writes to the file without SQLite's locks (a copy over it, a network file system); stop that and back up again",
-            ));
-        }
-        Ok(())
+        self.foreign_writes.check(self.image.overlay.as_ref())
     }
 
     fn check_log(&self) -> Result<()> {
@@ -393,7 +421,9 @@ impl Reader for PageReader<'_> {
             return Ok(None);
         }
         let length = window.min(snapshot.size() - offset) as usize;
-        self.unread = snapshot.fill(offset, buffer, length)?;
+        let read = snapshot.fill(offset, buffer, length)?;
+        snapshot.nothing_in_use_is_left_out(offset + read.start as u64, &buffer[read.clone()])?;
+        self.unread = length - read.len();
         snapshot.deliver(length)?;
         Ok(Some(Extent { stream: STREAM, layer: 0, offset, length: length as u32 }))
     }
@@ -419,10 +449,4 @@ pub(super) fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
         ));
     }
     Ok((claim.open_beside("-wal")?, claim.open_beside("-shm")?))
-}
-
-fn read_start(raw: &RawFile) -> Result<[u8; HEADER_SIZE]> {
-    let mut bytes = [0; HEADER_SIZE];
-    raw.read_at(0, &mut bytes).map_err(|error| raw.read_error(0, HEADER_SIZE, error))?;
-    Ok(bytes)
 }

@@ -6,6 +6,9 @@ use super::log::checksum;
 
 /// Where, behind both copies, the number of frames stands that have been copied into the database (`nBackfill`, §2.2), in bytes.
 pub const COPIED_AT: u64 = 96;
+/// Where the number of frames stands that a checkpoint has begun to copy (`nBackfillAttempted`, §2.2), in bytes. It is moved before the first of them
+/// is copied, and `nBackfill` after the last.
+pub const BEGUN_AT: u64 = 128;
 
 /// Bytes that hold both copies.
 pub const INDEX_HEADER_SIZE: usize = 96;

@@ -312,3 +312,39 @@ fn a_write_past_the_locks_is_noticed_at_the_end() {
         snapshot.reader(0, 1).unwrap().next(&mut buffer).unwrap_err().to_string().contains("without SQLite's locks")
     );
 }
+
+/// A hot journal of `path` with the first bytes of `original` as page 2, which names `super_journal` as the super-journal of its transaction.
+fn hot_journal(original: &[u8], pages: u32, super_journal: &Path) -> Vec<u8> {
+    const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let numbers = [1, 7, pages, 512, 4096];
+    let mut journal: Vec<u8> = MAGIC.into_iter().chain(numbers.into_iter().flat_map(u32::to_be_bytes)).collect();
+    journal.resize(512, 0);
+    let sum = (1..4096).rev().filter(|at| (4096 - at) % 200 == 0).fold(7_u32, |sum, at| sum + u32::from(original[at]));
+    journal.extend(2_u32.to_be_bytes().iter().chain(&original[..4096]).copied().chain(sum.to_be_bytes()));
+    let name = super_journal.as_os_str().as_encoded_bytes();
+    let sum = name.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    let lock_page = (1_u32 << 30) / 4096 + 1;
+    journal.extend(lock_page.to_be_bytes().iter().chain(name));
+    journal.extend([name.len() as u32, sum].into_iter().flat_map(u32::to_be_bytes).chain(MAGIC));
+    journal
+}
+
+#[test]
+fn a_hot_journal_that_names_a_file_as_its_super_journal_removes_no_file() {
+    let mut live = Live::new("PRAGMA page_size = 4096; PRAGMA journal_mode = delete");
+    live.fill(50, 500);
+    live.child.ask("close 0").unwrap();
+    let good = std::fs::read(&live.path).unwrap();
+    for victim in ["victim", "live.db-mj012345678", "live.db-mj01234567", "other.db"] {
+        let victim = live.folder.path().join(victim);
+        std::fs::write(&victim, b"what the user keeps here").unwrap();
+        let mut torn = good.clone();
+        torn[4096 + 3000..4096 + 4000].fill(0x77);
+        std::fs::write(&live.path, &torn).unwrap();
+        let journal = hot_journal(&good[4096..], (good.len() / 4096) as u32, &victim);
+        std::fs::write(live.path.with_extension("db-journal"), journal).unwrap();
+        drop(live.snapshot());
+        assert_eq!(std::fs::read(&victim).unwrap(), b"what the user keeps here", "{}", victim.display());
+        assert!(!live.path.with_extension("db-journal").exists(), "the journal was hot");
+    }
+}

@@ -4,6 +4,7 @@
 mod child;
 mod conformance;
 mod copy;
+mod free_pages;
 mod large;
 mod live;
 mod modes;

@@ -60,9 +60,12 @@ impl Follower {
     /// As of a backup; or it is not in WAL mode.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
-        let (hold, database) = Database::open(path, &patience)?;
+        let (hold, database) = Database::open(path, options, &patience)?;
         let mark = hold.begin_at_mark(&database.path, &database.index, EXACT_ATTEMPTS, &patience)?.header;
         let spare = QuietConnection::open(&database.path)?;
+        if options.continue_after_error {
+            spare.do_without_schema(&database.path)?;
+        }
         let lookout = Lookout::start(std::sync::Arc::clone(&database.index))?;
         let position = end_at(&mark, mark.page_size, now());
         let options = options.clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
-use super::super::connection::{Patience, QuietConnection};
+use super::super::connection::{Patience, QuietConnection, schema_warning};
 use super::super::open_files::{Claim, RawFile, beside, io_error};
 use super::super::position::LogPosition;
 use super::super::probe::{self, locate};
@@ -40,12 +40,13 @@ pub(super) struct Database {
 
 impl Database {
     /// Opens it, with a first connection that is inside a read transaction.
-    pub fn open(path: &Path, patience: &Patience) -> Result<(QuietConnection, Self)> {
+    pub fn open(path: &Path, options: &Options, patience: &Patience) -> Result<(QuietConnection, Self)> {
         let path = locate(path)?;
         let claim = Arc::new(Claim::take(&path)?);
-        let warnings = probe::look(&claim)?;
+        let mut warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
-        connection.begin(&path, patience)?;
+        connection.begin_despite(options.continue_after_error, &path, patience)?;
+        warnings.extend(connection.unreadable_schema().map(|why| schema_warning(&path, &why)));
         if !is_wal(&connection, &path)? {
             return Err(Error::refused(
                 path.display().to_string(),
@@ -104,7 +105,7 @@ impl LogBackup {
     /// The log continues none of them; the reason is that of the first.
     pub fn open(path: &Path, bases: &[End], options: &Options) -> Result<(usize, Option<Self>)> {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
-        let (connection, database) = Database::open(path, &patience)?;
+        let (connection, database) = Database::open(path, options, &patience)?;
         let before = now();
         let mark = connection.begin_at_mark(&database.path, &database.index, EXACT_ATTEMPTS, &patience)?.header;
         let mut refusal = None;

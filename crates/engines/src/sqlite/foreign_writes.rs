@@ -1,0 +1,158 @@
+//! Whether something writes to the database file past SQLite's locks while a snapshot reads it: `cp`, `rsync`, a restore of another tool.
+//!
+//! In rollback mode nobody may write while a reader holds its lock. In WAL mode only checkpoints write: they move a number in the wal-index before they
+//! begin, and put only frames up to the snapshot's mark into the file.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fullbore_core::{Error, Result};
+
+use super::open_files::RawFile;
+use super::overlay::Overlay;
+use super::position::FileState;
+use super::probe;
+use super::wal_index::{BEGUN_AT, COPIED_AT};
+
+/// A page that is being written by a checkpoint may be read half old and half new: it is read again after this time.
+const PAGE_PAUSE: Duration = Duration::from_millis(5);
+/// How often it is read again.
+const PAGE_TRIES: u32 = 20;
+
+/// What the file looked like when nothing could be writing to it.
+pub(super) struct ForeignWrites {
+    raw: Arc<RawFile>,
+    /// In WAL mode.
+    index: Option<Arc<RawFile>>,
+    page_size: u32,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    /// Page 1 as it is in the file.
+    first_page: Vec<u8>,
+    /// `None` where times mean nothing, or a checkpoint may be at work.
+    quiet: Option<Quiet>,
+}
+
+/// A moment at which no checkpoint was at work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Quiet {
+    /// When the file was written to, in nanoseconds since 1970.
+    modified: i64,
+    /// Absent in rollback mode.
+    checkpoints: Option<Checkpoints>,
+}
+
+/// What the wal-index says of checkpoints: how many frames were copied, and how many a checkpoint has begun to copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Checkpoints {
+    copied: u32,
+    begun: u32,
+}
+
+impl ForeignWrites {
+    /// Looks at the file for the first time: within the read transaction.
+    pub fn begin(raw: Arc<RawFile>, index: Option<Arc<RawFile>>, page_size: u32) -> Result<Self> {
+        let seen = Mutex::new(Seen { first_page: Vec::new(), quiet: None });
+        let this = Self { raw, index, page_size, seen };
+        let mut seen = this.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.first_page, seen.quiet) = (this.first_page()?, this.quiet()?);
+        drop(seen);
+        Ok(this)
+    }
+
+    /// Looks again, within the same transaction, of which `overlay` is the log.
+    ///
+    /// # Errors
+    /// Something else than SQLite has written to the file.
+    pub fn check(&self, overlay: Option<&Overlay>) -> Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_times(&mut seen)?;
+        self.check_first_page(&mut seen, overlay)
+    }
+
+    /// The time at which the file was written to stays the same until a checkpoint begins.
+    fn check_times(&self, seen: &mut Seen) -> Result<()> {
+        // Before the wal-index: what is written later may be of a checkpoint that begins in between.
+        let modified = self.modified()?;
+        let same = match (seen.quiet, &self.index) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(quiet), Some(index)) => quiet.checkpoints == Some(checkpoints(index)?),
+        };
+        match seen.quiet {
+            Some(quiet) if same && quiet.modified != modified => Err(self.foreign(match &self.index {
+                None => "it was written to although this backup holds a lock against writers",
+                Some(_) => "it was written to although no checkpoint was at work",
+            })),
+            Some(_) if same => Ok(()),
+            _ => {
+                seen.quiet = self.quiet()?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Page 1 stays what it was, or becomes what the log has for it.
+    fn check_first_page(&self, seen: &mut Seen, overlay: Option<&Overlay>) -> Result<()> {
+        for tries in 0..PAGE_TRIES {
+            let page = self.first_page()?;
+            let from_the_log = || overlay.map_or(Ok(false), |overlay| overlay.has_had(1, &page));
+            if page == seen.first_page || from_the_log()? {
+                seen.first_page = page;
+                return Ok(());
+            }
+            if self.index.is_none() || tries + 1 == PAGE_TRIES {
+                break;
+            }
+            std::thread::sleep(PAGE_PAUSE);
+        }
+        Err(self.foreign(match &self.index {
+            None => "its header changed although this backup holds a lock against writers",
+            Some(_) => "its first page is not the one that was there, nor one of the write-ahead log",
+        }))
+    }
+
+    fn first_page(&self) -> Result<Vec<u8>> {
+        let mut page = vec![0; self.page_size as usize];
+        let got = self.raw.read_at(0, &mut page).map_err(|error| self.raw.read_error(0, page.len(), error))?;
+        page.truncate(got);
+        Ok(page)
+    }
+
+    fn modified(&self) -> Result<i64> {
+        Ok(FileState::of(&self.raw.metadata()?).modified)
+    }
+
+    /// This moment, if no checkpoint is at work in it.
+    fn quiet(&self) -> Result<Option<Quiet>> {
+        if probe::is_network(&self.raw).is_some() {
+            return Ok(None); // Its times may be those of another machine, or old.
+        }
+        let Some(index) = &self.index else {
+            return Ok(Some(Quiet { modified: self.modified()?, checkpoints: None }));
+        };
+        let before = checkpoints(index)?;
+        let modified = self.modified()?;
+        let at_rest = before.copied == before.begun && before == checkpoints(index)?;
+        Ok(at_rest.then_some(Quiet { modified, checkpoints: Some(before) }))
+    }
+
+    fn foreign(&self, why: &str) -> Error {
+        Error::refused(
+            self.raw.name(),
+            why,
+            "something writes to the file without SQLite's locks (a copy over it, a network file system); stop that and back up again",
+        )
+    }
+}
+
+fn checkpoints(index: &RawFile) -> Result<Checkpoints> {
+    let number = |at: u64| {
+        let mut bytes = [0; 4];
+        index.read_at(at, &mut bytes).map_err(|error| index.read_error(at, bytes.len(), error))?;
+        Ok::<_, Error>(u32::from_ne_bytes(bytes))
+    };
+    Ok(Checkpoints { copied: number(COPIED_AT)?, begun: number(BEGUN_AT)? })
+}
