@@ -97,7 +97,8 @@ fn what_has_done_its_work_says_that_its_output_was_lost() {
     lost(&world, WITH_WARNINGS, "calibrate --read app.db --write b --seconds 1 --space 32MiB");
     world.run("calibrate --show").done();
     // The report alone was to be there, and a backup names its set.
-    lost(&world, WITH_WARNINGS, "backup sqlite:app.db --to b/reported.bore --report json").says(&["was committed"]);
+    let line = "backup sqlite:app.db --to b/reported.bore --report json";
+    on_a_full_disk(&world, line).with_code(WITH_WARNINGS).says(&["was committed", "No space left on device"]);
 }
 
 #[test]
