@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::real_path;
+use fullbore_core::io::{LockableFile, real_path};
 use fullbore_core::{Error, Result};
 
 use super::matrix::Matrix;
@@ -40,13 +40,14 @@ fn media_directory(named: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// Another bench holds one.
-pub fn hold(matrix: &Matrix, say: &dyn Fn(&str)) -> Result<Vec<File>> {
+pub fn hold(matrix: &Matrix, say: &dyn Fn(&str)) -> Result<Vec<LockableFile>> {
     let mut held = Vec::new();
     let places: BTreeSet<&PathBuf> = matrix.media_directories.iter().chain([&matrix.work]).collect();
     for place in places {
         // The directory itself, in which nothing is left by that.
         let shown = place.display();
         let directory = File::open(place).map_err(|e| Error::io("open", shown.to_string(), e))?;
+        let directory = LockableFile::from(directory);
         match locked(&directory, place)? {
             None => held.push(directory),
             // Some file systems of a network lock no directories.
@@ -61,7 +62,7 @@ pub fn hold(matrix: &Matrix, say: &dyn Fn(&str)) -> Result<Vec<File>> {
 ///
 /// # Errors
 /// Another bench holds it.
-fn locked(file: &File, place: &Path) -> Result<Option<std::io::Error>> {
+fn locked(file: &LockableFile, place: &Path) -> Result<Option<std::io::Error>> {
     match file.try_lock() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => Err(held_by_another(place)),
@@ -70,10 +71,10 @@ fn locked(file: &File, place: &Path) -> Result<Option<std::io::Error>> {
 }
 
 /// In place of the directory, one file in it.
-fn hold_by_a_file(place: &Path) -> Result<File> {
+fn hold_by_a_file(place: &Path) -> Result<LockableFile> {
     let path = place.join("lock");
     let failed = |e| Error::io("lock", path.display().to_string(), e);
-    let file = File::create(&path).map_err(failed)?;
+    let file = LockableFile::from(File::create(&path).map_err(failed)?);
     locked(&file, place)?.map_or(Ok(file), |why| Err(failed(why)))
 }
 

@@ -1,10 +1,11 @@
 //! Results: one JSON object in each line, durable before the next run begins, and what a resume knows from them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +194,7 @@ impl Record {
 /// The file of results, held for appending, and locked: of two benches that go on with the same each would run what the other runs.
 pub struct Results {
     path: PathBuf,
-    file: File,
+    file: LockableFile,
     /// All that were there, and those appended since.
     pub records: Vec<Record>,
 }
@@ -208,7 +209,7 @@ impl Results {
         let shown = path.display().to_string();
         let failed = |action: &str, e| Error::io(action, shown.clone(), e);
         let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(|e| failed("open the results", e))?;
+        let file = LockableFile::from(file.map_err(|e| failed("open the results", e))?);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -241,7 +242,7 @@ impl Results {
     /// It cannot be written.
     pub fn append(&mut self, record: Record) -> Result<()> {
         let line = serde_json::to_string(&record).map_err(|e| self.failed(e.into()))? + "\n";
-        self.file.write_all(line.as_bytes()).map_err(|e| self.failed(e))?;
+        (&*self.file).write_all(line.as_bytes()).map_err(|e| self.failed(e))?;
         self.file.sync_data().map_err(|e| self.failed(e))?;
         self.records.push(record);
         Ok(())
@@ -380,6 +381,17 @@ mod tests {
         assert!(seen(folder.path(), &machine("here")).unwrap().is_empty(), "to look is allowed");
         drop(first);
         Results::open(folder.path(), true, &machine("here")).unwrap();
+    }
+
+    #[test]
+    fn results_can_be_opened_again_at_once_while_other_threads_start_children() {
+        let folder = tempfile::tempdir().unwrap();
+        fullbore_core::io::while_children_start(|| {
+            for round in 0..500 {
+                let results = Results::open(folder.path(), true, &machine("here"));
+                drop(results.unwrap_or_else(|error| panic!("round {round}: {error}")));
+            }
+        });
     }
 
     #[test]

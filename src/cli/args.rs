@@ -93,6 +93,25 @@ pub enum Verb {
     Completions(Completions),
 }
 
+impl Verb {
+    /// It changes nothing and is run for what it prints: without that it has failed.
+    pub fn is_for_output(&self) -> bool {
+        match self {
+            Self::Inspect(_) | Self::List(_) | Self::Check(_) | Self::Tasks(_) | Self::Task(_) => true,
+            Self::Estimate(_) | Self::Advise(_) | Self::Completions(_) => true,
+            Self::Backup(args) => args.dry_run,
+            Self::Restore(args) => args.dry_run,
+            Self::Copy(args) => args.dry_run,
+            Self::Bench(args) => args.dry_run,
+            Self::Prune(args) => !args.confirm,
+            Self::Calibrate(args) => args.show,
+            // A verdict is in the exit code and, in a repository, in its records.
+            Self::Verify(_) | Self::RestoreTest(_) => false,
+            Self::Log(_) | Self::Catalog(_) | Self::Cancel(_) | Self::Key(_) | Self::Manual(_) => false,
+        }
+    }
+}
+
 /// Back up a database into one or more media families (stripes).
 ///
 /// The database stays in use: in WAL mode writers never wait, in rollback mode they wait no longer than the copy takes.

@@ -45,13 +45,12 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return show::clap_error(&error),
     };
-    match run(arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            show::error(&error);
-            ExitCode::from(error.verdict().exit_code())
-        }
-    }
+    let for_output = arguments.verb.is_for_output();
+    let code = run(arguments).unwrap_or_else(|error| {
+        show::error(&error);
+        error.verdict().exit_code()
+    });
+    ExitCode::from(show::ended(code, for_output))
 }
 
 fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
@@ -149,6 +148,7 @@ fn with_report(
     report.finish(done.as_ref().err());
     let written = match &shown.report {
         None => Ok(()),
+        Some(ReportTo::Output) => json_of(&report).and_then(|json| show::must_print(&json)),
         Some(to) => write_report(to, &report),
     };
     if let Err(error) = written {
@@ -250,9 +250,14 @@ fn replace_report(path: &Path, text: &str) -> Result<()> {
 }
 
 fn write_report(to: &ReportTo, report: &impl serde::Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(report).map_err(|e| Error::io("write", "the report", e.into()))?;
+    let json = json_of(report)?;
     match to {
-        ReportTo::Output => show::must_print(&json),
-        ReportTo::File(path) => replace_report(path, &(json + "\n")),
+        ReportTo::Output => show::as_it_is(&json),
+        ReportTo::File(path) => replace_report(path, &(json + "\n"))?,
     }
+    Ok(())
+}
+
+fn json_of(report: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string_pretty(report).map_err(|e| Error::io("write", "the report", e.into()))
 }

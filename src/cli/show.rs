@@ -3,12 +3,13 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::{Event, Shipped};
-use fullbore::report::Report;
+use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
@@ -17,14 +18,51 @@ use super::args::Shown;
 /// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
 const PAGE: u64 = 8192;
 
-/// A line of the result, or several. A reader that went away is no error of ours.
+/// Why a part of the result is not on standard output, of which a process has one.
+static LOST: OnceLock<std::io::Error> = OnceLock::new();
+
+/// A line of the result, or several.
 pub fn line(text: &str) {
     as_it_is(&printable(text));
 }
 
 /// A line that a program reads: JSON, whose own escapes are enough for it.
 pub fn as_it_is(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let mut out = std::io::stdout();
+    noted(writeln!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Keeps the first error in mind. A reader that went away (`| head`) has what it wanted: that is none.
+fn noted(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error); // The first one is kept.
+    }
+}
+
+/// The exit code of a run that would end with `code`. Where output was lost, it says so. `for_output` is true of a verb that does nothing but print.
+pub fn ended(code: u8, for_output: bool) -> u8 {
+    let Some(lost) = LOST.get() else { return code };
+    let failed = Error::refused(
+        "standard output",
+        format!("the result could not be written to it: {lost}"),
+        "free space there, or send the result elsewhere",
+    );
+    match code {
+        0 | WITH_WARNINGS if for_output => {
+            error(&failed);
+            failed.verdict().exit_code()
+        }
+        0 | WITH_WARNINGS => {
+            warning(&failed.noting("what the command does is done").to_string());
+            WITH_WARNINGS
+        }
+        _ => {
+            warning(&failed.to_string());
+            code
+        }
+    }
 }
 
 /// Names, paths and descriptions come from media and directories that others may have made: what would steer the
@@ -36,7 +74,7 @@ fn printable(text: &str) -> String {
 /// The same for a value that must stay on its line.
 pub(super) use fullbore::units::on_its_line as value;
 
-/// A line that must arrive: a report on a full disk is none.
+/// A report that must arrive, also at a reader that went away.
 pub fn must_print(text: &str) -> fullbore::Result<()> {
     let mut out = std::io::stdout();
     let printed = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -70,8 +108,12 @@ pub fn note(text: &str) {
 
 /// What clap has to say: help and version to standard output, errors to standard error.
 pub fn clap_error(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    if error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    noted(error.print().and_then(|()| std::io::stdout().flush()));
+    ExitCode::from(ended(0, true))
 }
 
 /// Standard error as a terminal whose last lines are written over.

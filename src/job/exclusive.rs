@@ -1,17 +1,18 @@
 //! One run per database: a lock that two runs of fullbore on the same database share.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 
 use super::Conduct;
 
 /// Held while a job works on a database; let go when dropped, also by a kill.
 pub(super) struct Exclusive {
-    _file: File,
+    _file: LockableFile,
 }
 
 /// Takes the lock of `database`, or refuses; with `wait`, waits for the other run.
@@ -21,6 +22,7 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
     // one for each database that was ever backed up, and gone with /run at the next start of the machine.
     let failed = |e| Error::io("open the lock file", path.display().to_string(), e);
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+    let file = LockableFile::from(file);
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Exclusive { _file: file }),

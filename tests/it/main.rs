@@ -62,6 +62,7 @@ mod newest_point;
 mod object_kept;
 mod object_locks;
 mod object_store;
+mod output;
 mod pipe;
 mod program;
 mod progress;

@@ -118,6 +118,23 @@ fn tls_that_is_refused_by_either_side_says_by_whom_and_why() {
 }
 
 #[test]
+fn a_server_with_more_files_than_a_set_holds_is_refused_before_the_copy() {
+    let world = World::new();
+    let server = server(&world, Kind::Mariadb11, &Options::new());
+    // Nobody asks the server for them: a backup takes what is there.
+    for number in 0..65_536 {
+        fs::write(server.datadir().join(format!("shop/many{number}.MYD")), "").unwrap();
+    }
+    let refused = backup(&world, server.port(), "--to a/").with_code(1);
+    let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 65535 at the most"]);
+    assert!(!refused.err.contains("more than"), "it is known before the copy: {refused}");
+    for number in 0..65_536 {
+        fs::remove_file(server.datadir().join(format!("shop/many{number}.MYD"))).unwrap();
+    }
+    assert_left_clean(&world, &server);
+}
+
+#[test]
 fn a_server_without_innodb_is_refused() {
     for kind in Kind::MARIADB {
         let world = World::new();

@@ -44,6 +44,14 @@ fn verdicts(world: &World) -> Vec<Value> {
     names.iter().map(|name| serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()).collect()
 }
 
+/// A program in the folder `bin` that says it is a server of that version, as an installed one would.
+fn installed(world: &World, name: &str, version: &str) {
+    let path = world.at("bin").join(name);
+    fs::create_dir_all(world.at("bin")).unwrap();
+    fs::write(&path, format!("#!/bin/sh\necho '{name}  Ver {version} for Linux on x86_64 (x)'\n")).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
 fn restored_and_started(kind: Kind) {
     let world = World::new();
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
@@ -58,7 +66,18 @@ fn restored_and_started(kind: Kind) {
     source.sql("INSERT INTO shop.item VALUES (100000, 'changed')");
     run(&format!("{backup} --kind differential")).done();
     let line = "restore-test --repo night --scratch b";
-    run(line).with_code(2).says(&["--server-program"]);
+    // Whatever this machine has in its own PATH. The name of a program does not say whose it is.
+    let (name, version, other) = match kind {
+        Kind::Mysql9 => ("mysqld", "10.11.14-MariaDB-0+deb12u2", "10.11.14-MariaDB"),
+        _ => ("mysqld", "9.7.4", "9.7.4"),
+    };
+    installed(&world, name, version);
+    let in_own_path = |line: &str| {
+        let mut command = world.as_nobody(line);
+        command.env("PATH", world.at("bin"));
+        program::run(command)
+    };
+    in_own_path(line).with_code(2).says(&["--server-program", "in PATH", &format!("bin/{name} is {other}")]);
     run(&format!("{line} --server-program /bin/true")).with_code(1);
     assert_eq!((verdicts(&world), world.names("b")), (Vec::new(), Vec::new()), "nothing was learnt of the backup");
     let own = source.program(called(kind).1).get_program().to_str().unwrap().to_owned();

@@ -14,6 +14,8 @@ pub mod single_table;
 pub mod sqlite;
 #[cfg(feature = "mysql")]
 pub mod start_check;
+#[cfg(any(feature = "mariadb", feature = "mysql"))]
+mod streams;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -4,6 +4,7 @@
 //! The server runs as the current user, with nobody's configuration, without its grant tables (whose passwords nobody knows here: only this user can reach the
 //! socket), without a binary log, events or replication.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
@@ -82,19 +83,35 @@ impl ServerProgram {
                 "restore as the server's own user: sudo -u mysql fullbore restore …",
             );
         }
-        let path = match named {
-            Some(path) => path.to_owned(),
-            None => match in_path(names) {
-                Some(path) => path,
-                None => {
-                    return usage("there is no mariadbd or mysqld in PATH", "name the program with --server-program");
-                }
-            },
+        let program = match named {
+            Some(path) => Self { flavor, path: path.to_owned(), version: version_of(path)?, purpose },
+            None => {
+                let in_path = in_path(names, &std::env::var_os("PATH").unwrap_or_default());
+                let found = in_path.into_iter().filter_map(|path| Some((version_of(&path).ok()?, path)));
+                let found = found.map(|(version, path)| Self { flavor, path, version, purpose });
+                Self::choose(found.collect(), engine_version, purpose)?
+            }
         };
-        let version = version_of(&path)?;
-        let program = Self { flavor, path, version, purpose };
         program.demand_series(engine_version)?;
         Ok(program)
+    }
+
+    /// The first of the backup's series among programs in PATH, or the first of its kind. MariaDB is installed under the name `mysqld` too.
+    fn choose(found: Vec<Self>, engine_version: &str, purpose: &'static str) -> Result<Self> {
+        let (mut ours, others): (Vec<Self>, Vec<Self>) = found.into_iter().partition(Self::is_of_its_kind);
+        let same = ours.iter().position(|program| series(&program.version) == series(engine_version));
+        if !ours.is_empty() {
+            return Ok(ours.swap_remove(same.unwrap_or(0)));
+        }
+        let seen: Vec<String> =
+            others.iter().map(|program| format!("{} is {}", program.path.display(), program.version)).collect();
+        let seen = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
+        let why = format!("there is no server program for {engine_version} in PATH{seen}");
+        Err(Error::usage(purpose, why, "name the program with --server-program"))
+    }
+
+    fn is_of_its_kind(&self) -> bool {
+        self.version.contains("MariaDB") == (self.flavor == Flavor::Mariadb)
     }
 
     /// The program.
@@ -103,8 +120,8 @@ impl ServerProgram {
     }
 
     fn demand_series(&self, engine_version: &str) -> Result<()> {
-        let same_kind = self.version.contains("MariaDB") == (self.flavor == Flavor::Mariadb);
-        if same_kind && series(&self.version) == series(engine_version) && series(engine_version).is_some() {
+        if self.is_of_its_kind() && series(&self.version) == series(engine_version) && series(engine_version).is_some()
+        {
             return Ok(());
         }
         Err(Error::refused(
@@ -430,13 +447,13 @@ fn errors_in(log: &[u8], incomplete: bool) -> String {
     first.collect::<Vec<_>>().join("; ").chars().filter(|c| !c.is_control()).take(1000).collect()
 }
 
-/// The first of these programs in PATH.
-fn in_path(names: &[&str]) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    // Servers stand in sbin, which is in no user's PATH.
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&folders).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]).collect();
-    names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
+/// The programs of these names in the folders of a PATH, and in each `sbin` beside a `bin` of it: servers are in `sbin`, which is in no user's PATH.
+fn in_path(names: &[&str], path: &OsStr) -> Vec<PathBuf> {
+    let folders: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
+    let beside = folders.iter().filter(|folder| folder.ends_with("bin")).map(|folder| folder.with_file_name("sbin"));
+    let folders: Vec<PathBuf> = folders.iter().cloned().chain(beside).collect();
+    let files = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    files.filter(|path| path.is_file()).collect()
 }
 
 fn version_of(path: &Path) -> Result<String> {
@@ -486,6 +503,47 @@ mod tests {
             let error = program(flavor, version).demand_series(backup).unwrap_err().to_string();
             assert!(error.contains("--server-program"), "{error}");
         }
+    }
+
+    #[test]
+    fn of_the_programs_in_path_the_one_of_the_backups_kind_and_series_is_taken() {
+        let choose = |flavor, versions: &[(&str, &str)], backup: &str| {
+            let program = |(path, version): &(&str, &str)| ServerProgram {
+                flavor,
+                path: path.into(),
+                version: (*version).into(),
+                purpose: "--table",
+            };
+            ServerProgram::choose(versions.iter().map(program).collect(), backup, "--table")
+        };
+        let found =
+            [("/usr/sbin/mysqld", "10.11.14-MariaDB-0+deb12u2"), ("/old/mysqld", "8.4.1"), ("/new/mysqld", "9.7.4")];
+        let taken = |flavor, backup| choose(flavor, &found, backup).unwrap().path;
+        assert_eq!(taken(Flavor::Mysql, "MySQL 9.7.1"), Path::new("/new/mysqld"));
+        assert_eq!(taken(Flavor::Mysql, "MySQL 9.8.0"), Path::new("/old/mysqld"), "it is refused with its version");
+        assert_eq!(taken(Flavor::Mariadb, "MariaDB 10.11.2"), Path::new("/usr/sbin/mysqld"));
+        let refused = |found: &[(&str, &str)]| choose(Flavor::Mysql, found, "MySQL 9.7.1").unwrap_err();
+        let error = refused(&found[..1]);
+        assert_eq!(error.verdict().exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("/usr/sbin/mysqld is 10.11.14-MariaDB") && text.contains("--server-program"), "{text}");
+        assert!(refused(&[]).to_string().contains("no server program for MySQL 9.7.1 in PATH"));
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_path_and_in_the_sbin_beside_each_bin() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["usr/bin", "usr/sbin", "own", "sbin"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["usr/sbin/mysqld", "own/mysqld", "own/mariadbd", "sbin/mysqld"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let path = std::env::join_paths([at("usr/bin"), at("own"), "own".into()]).unwrap();
+        let found = in_path(&["mariadbd", "mysqld"], &path);
+        assert_eq!(found, [at("own/mariadbd"), at("own/mysqld"), at("usr/sbin/mysqld")]);
+        assert_eq!(in_path(&["mysqld"], OsStr::new("")), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fullbore_core::emulated::Promise;
-use fullbore_core::io::free_space;
+use fullbore_core::io::{LockableFile, free_space};
 use fullbore_core::{Error, Result};
 
 use super::throttle::{self, Throttle};
@@ -39,7 +39,7 @@ pub const PROGRAMS: [&str; 4] = ["losetup", "mkfs.ext4", "mount", "umount"];
 pub struct BlockVolume {
     folder: PathBuf,
     /// Held as long as the volume is there.
-    _lock: File,
+    _lock: LockableFile,
     device: Option<PathBuf>,
     throttle: Option<Arc<Throttle>>,
 }
@@ -60,6 +60,7 @@ impl BlockVolume {
         let image = folder.join(IMAGE);
         let failed = |e| Error::io("make the image of a volume", image.display().to_string(), e);
         let file = File::options().create_new(true).write(true).open(&image).map_err(failed)?;
+        let file = LockableFile::from(file);
         file.try_lock().map_err(|e| failed(e.into()))?;
         file.set_len(bytes.max(LEAST_IMAGE)).map_err(failed)?;
         let mut volume = Self { folder: folder.to_owned(), _lock: file, device: None, throttle: None };
@@ -131,12 +132,12 @@ pub fn sweep() -> Result<()> {
 
 /// The image of a loop device, if it is one of a bench that is gone: nobody holds its lock. It is held from here on, so that two benches that
 /// start do not both take it away.
-fn dead_image(backing: &str) -> Option<(PathBuf, Option<File>)> {
+fn dead_image(backing: &str) -> Option<(PathBuf, Option<LockableFile>)> {
     let image = PathBuf::from(backing.trim_end_matches(DELETED));
     if image.file_name()? != IMAGE {
         return None;
     }
-    match File::open(&image) {
+    match File::open(&image).map(LockableFile::from) {
         Ok(file) => match file.try_lock() {
             Err(TryLockError::WouldBlock) => None,
             _ => Some((image, Some(file))),
@@ -225,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join(IMAGE);
         let shown = image.display().to_string();
-        let file = File::create(&image).unwrap();
+        let file = LockableFile::from(File::create(&image).unwrap());
         file.try_lock().unwrap();
         let dead = |backing: &str| dead_image(backing).map(|(image, _)| image);
         assert_eq!(dead(&shown), None, "a bench has it");

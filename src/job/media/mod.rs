@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use fullbore_core::cipher::{SecretKey, WrappedKey};
 use fullbore_core::device::Device;
+use fullbore_core::io::LockableFile;
 use fullbore_core::media::{FamilyHeader, SetHeader};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
@@ -137,7 +138,7 @@ pub struct Unreadable {
 impl Unreadable {
     fn as_leftover(&self) -> String {
         let device = &self.device;
-        let file = device.path().and_then(|path| fs::File::open(path).ok());
+        let file = device.path().and_then(|path| fs::File::open(path).ok()).map(LockableFile::from);
         if file.is_some_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))) {
             return format!("`{device}` is being written by a running backup");
         }

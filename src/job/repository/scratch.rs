@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rustix::io::FdFlags;
 use uuid::Uuid;
@@ -20,7 +21,7 @@ const BEGINS: &str = "fullbore-restored-";
 pub(super) struct Scratch {
     folder: PathBuf,
     /// None where the file system locks no directories: nobody ever takes it for a leftover there.
-    _lock: Option<File>,
+    _lock: Option<LockableFile>,
 }
 
 impl Scratch {
@@ -58,7 +59,7 @@ impl Drop for Scratch {
 
 /// What came of locking a folder.
 enum Lock {
-    Had(File),
+    Had(LockableFile),
     Held,
     /// The name leads to it no more.
     Gone,
@@ -66,12 +67,12 @@ enum Lock {
     Impossible,
 }
 
-/// Locks a folder, if it has that name still. A server that is started while the lock is had inherits it: killed is a run only when that has
-/// gone as well.
+/// Locks a folder, if it has that name still. A server that is started meanwhile inherits the lock: the run counts as killed only when both have
+/// gone.
 fn locked(folder: &Path) -> io::Result<Lock> {
     let directory = match File::open(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Lock::Gone),
-        opened => opened?,
+        opened => LockableFile::from(opened?),
     };
     match directory.try_lock() {
         Ok(()) => {}
@@ -162,7 +163,7 @@ mod tests {
         let mut server = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         // The run is killed: its own lock goes, and nobody tidies up.
         let Scratch { _lock: lock, .. } = &mut *std::mem::ManuallyDrop::new(scratch);
-        drop(lock.take());
+        lock.take().unwrap().die();
         drop(Scratch::make(place.path(), &mut report).unwrap());
         assert!(folder.exists() && report.notes.is_empty(), "{:?}", report.notes);
         server.kill().unwrap();

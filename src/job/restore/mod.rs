@@ -12,14 +12,14 @@ mod steps;
 mod table;
 mod unfinished;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, without_password};
-use fullbore_core::io::{directory_of, free_space};
+use fullbore_core::io::{LockableFile, directory_of, free_space};
 use fullbore_core::media::{SetKind, StreamRecord};
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
@@ -380,7 +380,7 @@ struct Place {
     /// What was restored in steps to the same target, and is given up (`--replace`).
     given_up: Option<state::State>,
     /// The temporary file, locked while it is written.
-    lock: Option<File>,
+    lock: Option<LockableFile>,
     /// What is not published stays for another restore.
     keep: bool,
 }
@@ -497,9 +497,9 @@ fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBuf>> {
 }
 
 /// Makes the temporary file. Its lock tells a running restore from a killed one; others than its owner may not read it yet.
-fn make_locked(path: &Path) -> Result<File> {
+fn make_locked(path: &Path) -> Result<LockableFile> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let made = made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
+    let made = LockableFile::from(made.map_err(|e| Error::io("create", path.display().to_string(), e))?);
     // Another run that looks whether this is a leftover holds it for an instant.
     let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
     let _ = (0..100).any(|_| {

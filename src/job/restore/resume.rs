@@ -1,10 +1,9 @@
 //! `--resume`: going on with what an interrupted restore has left. Nothing of it is believed: each unit is compared with the page map
 //! of the full that is restored, and blocks are fetched for what differs alone (docs/decisions/0012).
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{Mode, OpenedFile};
+use fullbore_core::io::{LockableFile, Mode, OpenedFile};
 use fullbore_core::media::{SetKind, StreamRecord};
 use fullbore_core::unpack::{
     BaseMap, Compared, FileTarget, Marks, MediaSet, NullTarget, Target, Unpack, UnpackOutcome,
@@ -54,7 +53,7 @@ pub(super) fn take_over_directory<'a>(
 }
 
 /// Takes over what another restore to this target has left; it stays locked as long as the file is open.
-pub(super) fn take_over(restore: &mut sqlite::Restore, report: &mut Report) -> Result<Option<File>> {
+pub(super) fn take_over(restore: &mut sqlite::Restore, report: &mut Report) -> Result<Option<LockableFile>> {
     let taken = restore.take_over()?;
     if taken.is_none() {
         report.notes.push(NOTHING.into());

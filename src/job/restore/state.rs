@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::sync_directory;
+use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::log_backup::End;
@@ -246,8 +246,8 @@ impl State {
     /// # Errors
     /// A step works on it just now, or it cannot be removed.
     pub fn give_up(&self) -> Result<()> {
-        let locked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-        if File::open(self.working()).is_ok_and(locked) {
+        let locked = |file: LockableFile| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if File::open(self.working()).map(LockableFile::from).is_ok_and(locked) {
             let why = "another restore works on it just now";
             return Err(Error::refused(self.target.display().to_string(), why, "wait until that has ended"));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::io::sync_directory;
+use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::{Manifest, SetKind};
 use fullbore_core::unpack::FileTarget;
 use fullbore_core::{Error, Result};
@@ -116,7 +116,7 @@ pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut R
 struct Step<'a> {
     state: State,
     /// The database under its working name, locked.
-    database: File,
+    database: LockableFile,
     request: &'a Request,
 }
 
@@ -130,6 +130,7 @@ impl<'a> Step<'a> {
                 "it holds what was restored so far: without it begin anew, with --no-recovery --replace and the full",
             )
         })?;
+        let database = LockableFile::from(database);
         if matches!(database.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Error::refused(shown, "another restore works on it just now", "wait until that has ended"));
         }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{directory_of, free_space, sync_directory};
+use fullbore_core::io::{LockableFile, directory_of, free_space, sync_directory};
 use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
@@ -21,7 +21,7 @@ pub(super) struct Unfinished<'a> {
     /// What is not published stays for another restore.
     keep: bool,
     /// Tells a running restore from a killed one. None in place, where nothing can be gone on with.
-    _lock: Option<File>,
+    _lock: Option<LockableFile>,
 }
 
 impl<'a> Unfinished<'a> {
@@ -42,7 +42,7 @@ impl<'a> Unfinished<'a> {
         working.push(format!("{WORKING}{}", uuid::Uuid::new_v4()));
         let path = parent.join(working);
         fs::create_dir(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
-        let lock = File::open(&path).ok().filter(|directory| directory.try_lock().is_ok());
+        let lock = File::open(&path).ok().map(LockableFile::from).filter(|directory| directory.try_lock().is_ok());
         Ok(Self { target, path, published: false, keep: false, _lock: lock })
     }
 
@@ -60,7 +60,7 @@ impl<'a> Unfinished<'a> {
         left.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
         for (held, path) in left {
             let failed = |e| Error::io("lock what a killed restore has left,", path.display().to_string(), e);
-            let lock = File::open(&path).map_err(failed)?;
+            let lock = LockableFile::from(File::open(&path).map_err(failed)?);
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(is_running(&path)),

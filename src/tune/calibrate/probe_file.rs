@@ -45,7 +45,7 @@ impl ProbeFile {
         let again = OpenOptions::new().read(true).write(true).open(&path);
         fs::remove_file(&path).map_err(|e| Error::io("remove", path.display().to_string(), e))?;
         let file = again.map_err(|e| Error::io("open", path.display().to_string(), e))?;
-        let buffered = OpenedFile { file, path, direct: false, alignment: 1 };
+        let buffered = OpenedFile { file: file.into(), path, direct: false, alignment: 1 };
         Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), start: 0, length: 0, ours: true })
     }
 

@@ -1,11 +1,12 @@
 //! What a job takes besides moving its bytes: a backup and a restore of a tiny database, each by this very program as a process of its own.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::device::{Device, Place};
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rusqlite::Connection;
 use rustix::fs::OFlags;
@@ -154,7 +155,7 @@ impl Drop for Kept<'_> {
 /// A directory for tiny jobs, which need names. It is always the same one, and locked: what a killed run has left in it goes with the next run.
 struct Room {
     path: PathBuf,
-    _lock: File,
+    _lock: LockableFile,
 }
 
 impl Room {
@@ -170,6 +171,7 @@ impl Room {
         let failed = |e| Error::io("open", shown(), e);
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
         let lock = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(failed)?;
+        let lock = LockableFile::from(lock);
         let metadata = lock.metadata().map_err(failed)?;
         if metadata.uid() != rustix::process::getuid().as_raw() {
             return Err(Error::refused(shown(), "belongs to another user", "remove it"));

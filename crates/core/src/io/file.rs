@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatfs, statx};
 
-use super::{ALIGNMENT, Memory, Mode};
+use super::{ALIGNMENT, LockableFile, Memory, Mode};
 use crate::error::{Error, Result};
 
 /// Alignment that is tried where the kernel does not tell: right for every disk in use.
@@ -26,7 +26,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 #[derive(Debug)]
 pub struct OpenedFile {
     /// The descriptor; always readable, and writable when the file was created here.
-    pub file: File,
+    pub file: LockableFile,
     /// The name it was opened under.
     pub path: PathBuf,
     /// Past the page cache.
@@ -59,7 +59,7 @@ impl OpenedFile {
         mode: Mode,
         attempt: impl Fn(&File, &mut Memory) -> io::Result<()>,
     ) -> Result<Self> {
-        let mut opened = Self { file, path: path.to_owned(), direct: false, alignment: 1 };
+        let mut opened = Self { file: file.into(), path: path.to_owned(), direct: false, alignment: 1 };
         if mode == Mode::Buffered || opened.is_in_memory() || opened.set_direct(true).is_err() {
             return Ok(opened);
         }

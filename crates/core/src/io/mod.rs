@@ -1,11 +1,12 @@
 //! The only module with `unsafe`: aligned memory, io_uring and what a child does before it begins; and with them everything that touches a file
-//! descriptor: opening files for direct I/O, queues of reads and writes, durable names in a directory.
+//! descriptor: opening files for direct I/O, queues of reads and writes, locks, durable names in a directory.
 
 mod child;
 mod directory;
 mod file;
 mod holes;
 mod latency;
+mod lockable;
 mod memory;
 mod operation;
 mod queue;
@@ -20,6 +21,9 @@ pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, longest_data};
 pub use latency::Latency;
+pub use lockable::LockableFile;
+#[cfg(any(test, feature = "testkit"))]
+pub use lockable::while_children_start;
 pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};
 pub use queue::{Queue, Statistics};

@@ -129,7 +129,7 @@ mod tests {
 
     fn operation(payload: Payload, direct: bool) -> Operation {
         let file = Arc::new(OpenedFile {
-            file: tempfile::tempfile().unwrap(),
+            file: tempfile::tempfile().unwrap().into(),
             path: "x".into(),
             direct,
             alignment: if direct { 512 } else { 1 },

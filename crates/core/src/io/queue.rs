@@ -228,7 +228,7 @@ mod tests {
             }
             for number in 0..16 {
                 let mut bytes = crate::io::Memory::new(8192).unwrap();
-                std::os::unix::fs::FileExt::read_exact_at(&file.file, &mut bytes, number * 8192).unwrap();
+                std::os::unix::fs::FileExt::read_exact_at(&*file.file, &mut bytes, number * 8192).unwrap();
                 assert!(bytes.iter().all(|&byte| byte == number as u8), "{mode:?}: written before the drop ended");
             }
         }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::io::{rename_noreplace, sync_directory};
+use crate::io::{LockableFile, rename_noreplace, sync_directory};
 
 /// Longest file name on Linux's file systems, less `.new-` or `.old-` and a UUID.
 const NAME_MAX: usize = 255 - 41;
@@ -142,7 +142,7 @@ struct Replaced {
     old: PathBuf,
     inode: (u64, u64),
     /// Held for its lock.
-    _lock: File,
+    _lock: LockableFile,
 }
 
 /// The commit of one family.
@@ -208,6 +208,7 @@ impl Commit {
             return Err(exists(path));
         }
         let lock = File::open(names.name()).map_err(|error| Error::io("open", &shown, error))?;
+        let lock = LockableFile::from(lock);
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             let hint = "wait until the other run of fullbore has ended";
             return Err(Error::refused(shown, "a running backup holds this file", hint));
@@ -359,7 +360,7 @@ impl Commit {
 ///
 /// # Errors
 /// When someone else holds it for longer than it takes to look at it.
-pub(super) fn lock_new(file: &File, path: &Path, inode: (u64, u64)) -> Result<bool> {
+pub(super) fn lock_new(file: &LockableFile, path: &Path, inode: (u64, u64)) -> Result<bool> {
     for _ in 0..100 {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::commit::{Names, is_set_id, real_name};
 use crate::error::{Error, Result};
-use crate::io::{rename_noreplace, sync_directory};
+use crate::io::{LockableFile, rename_noreplace, sync_directory};
 
 /// What a working name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub fn leftovers_in(directory: &Path) -> Result<Vec<Leftover>> {
         let Some((name, kind, set_id)) = understood(file_name) else { continue };
         let name = directory.join(OsStr::from_bytes(name));
         // A shared lock, so that two who look at once do not take each other for a backup.
-        let lock = File::open(&path).map(|file| file.try_lock_shared());
+        let lock = File::open(&path).map(|file| LockableFile::from(file).try_lock_shared());
         let running = matches!(lock, Ok(Err(TryLockError::WouldBlock)));
         found.push(Leftover { name, kind, set_id, running, dead: matches!(lock, Ok(Ok(()))), path });
     }
@@ -105,11 +105,11 @@ impl Leftover {
 
     /// Held while the name changes: a backup that starts now finds the file locked. `None` when the name does not lead to
     /// the file any more: another run has settled it.
-    fn lock(&self) -> Result<Option<File>> {
+    fn lock(&self) -> Result<Option<LockableFile>> {
         let failed = |error| Error::io("open", self.path.display().to_string(), error);
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(failed)?,
+            other => LockableFile::from(other.map_err(failed)?),
         };
         let opened = file.metadata().map_err(failed)?;
         let still_there =
@@ -181,8 +181,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let name = directory.path().join("a.bore");
         let path = directory.path().join(format!("a.bore.old-{ID}"));
-        let holder = File::create(&path).unwrap();
-        holder.lock().unwrap();
+        let holder = LockableFile::from(File::create(&path).unwrap());
+        holder.try_lock().unwrap();
         let leftover = leftovers(&name).unwrap().remove(0);
         assert!(leftover.running);
         assert!(leftover.remove(|_| true).unwrap_err().to_string().contains("running backup"));
@@ -193,8 +193,8 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(leftover.rename_to(&name, |_| true).is_err(), "a taken name is not overwritten");
         // Somebody else looks at it for a moment.
-        let holder = File::open(&path).unwrap();
-        holder.lock_shared().unwrap();
+        let holder = LockableFile::from(File::open(&path).unwrap());
+        holder.try_lock_shared().unwrap();
         let other = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(holder);

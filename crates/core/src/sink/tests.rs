@@ -172,6 +172,20 @@ fn an_error_at_any_step_before_the_end_puts_the_old_set_back_and_leaves_nothing_
 }
 
 #[test]
+fn a_family_that_is_closed_can_be_replaced_at_once_while_other_threads_start_children() {
+    let shelter = Shelter::new();
+    crate::io::while_children_start(|| {
+        for round in 0..200 {
+            let mut sink = create(&shelter.name(), options(round > 0)).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            write(&mut sink, b"x").unwrap();
+            sink.sync().unwrap();
+            sink.publish().unwrap();
+            sink.retire().unwrap();
+        }
+    });
+}
+
+#[test]
 fn init_replaces_the_old_set_and_abandon_after_publish_brings_it_back() {
     let place = Shelter::new();
     fs::write(place.name(), "the old set").unwrap();

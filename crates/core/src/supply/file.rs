@@ -1,7 +1,6 @@
 //! A family in a file: direct reads in flight ahead of the one who asks.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -21,7 +20,7 @@ pub struct FileSupply {
     device: String,
     file: Arc<OpenedFile>,
     /// The same file through the page cache: headers and indexes are small and not aligned.
-    unaligned: File,
+    unaligned: OpenedFile,
     directory: String,
     size: u64,
     pool: Arc<Pool>,
@@ -74,7 +73,7 @@ impl FileSupply {
         Ok(Self {
             device: device.to_owned(),
             file: Arc::new(opened),
-            unaligned: unaligned.file,
+            unaligned,
             directory: path.parent().map_or_else(String::new, |parent| parent.display().to_string()),
             size,
             pool: Arc::clone(pool),
@@ -161,7 +160,7 @@ impl Supply for FileSupply {
         let room = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         let mut got = 0;
         while got < room {
-            match self.unaligned.read_at(&mut buffer[got..room], offset + got as u64) {
+            match self.unaligned.file.read_at(&mut buffer[got..room], offset + got as u64) {
                 Ok(0) => return Err(shrunk(&self.device, offset + got as u64, self.size)),
                 Ok(more) => got += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

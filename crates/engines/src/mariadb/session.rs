@@ -76,6 +76,7 @@ impl MariadbSession {
         stages.set_silence(options.lock_timeout + SILENCE);
         let monitor = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         let files = sizes(&places)?;
+        crate::streams::demand(&address.name(), files.len() as u64 + 1)?; // And the redo log.
         let size = files.iter().map(|(_, size)| size).sum::<u64>() + redo_bytes;
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size }];
         let datadir = places.datadir.clone();

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use fullbore_core::Result;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
-use fullbore_core::{Error, Result};
 
 use super::hot_copy::{CopiedFile, FileNumber, PIECE_UNIT, PieceReader, Told};
 use super::session::MariadbSession;
 use crate::innodb::verify;
+use crate::streams;
 
 impl Source for MariadbSession {
     fn streams(&self) -> &[Stream] {
@@ -84,13 +85,7 @@ impl MariadbSession {
 
 /// Streams are numbered from 1 on, as files are from 0.
 fn stream_of(file: FileNumber) -> Result<u16> {
-    u16::try_from(u64::from(file.0) + 1).map_err(|_| {
-        Error::refused(
-            "the server",
-            "it has more than 65535 files, those counted twice that changed while they were copied",
-            "this version cannot back it up",
-        )
-    })
+    streams::number(file.0.into())
 }
 
 struct FileReader<'a>(PieceReader<'a>);

@@ -41,6 +41,11 @@ impl Tablespaces {
         Ok(Self(answer.rows.into_iter().filter_map(tablespace).collect()))
     }
 
+    /// How many there are; each is a file at least.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Refuses a clone of the tablespaces `sent` that lacks some of these, if they are there `now` as well: others were dropped or
     /// rebuilt meanwhile.
     pub fn demand(&self, now: &Self, sent: &BTreeSet<u32>) -> Result<()> {

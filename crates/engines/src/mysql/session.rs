@@ -34,7 +34,7 @@ use crate::innodb::Dialect;
 use crate::innodb::damage::{self, DamagedPage};
 use crate::innodb::suspects::{Judge, Suspect, Suspects};
 use crate::innodb::verify;
-use crate::{Facts, Options, Session};
+use crate::{Facts, Options, Session, streams};
 
 /// The least unit of a file, and that of files without pages.
 const LEAST_UNIT: u32 = 4096;
@@ -139,9 +139,7 @@ impl Table {
     }
 
     fn add(&mut self, known: Known) -> Result<u16> {
-        let number = u16::try_from(self.known.len() + 1).map_err(|_| {
-            Error::refused("the server", "it has more than 65535 files", "this version cannot back it up")
-        })?;
+        let number = streams::number(self.known.len() as u64)?;
         self.known.push(known);
         Ok(number)
     }
@@ -185,6 +183,7 @@ impl CloneSession {
             PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not tell its innodb_page_size"))?;
         let before = LogStatus::read(&mut control)?;
         let tablespaces = Tablespaces::ask(&mut control)?;
+        streams::demand(&address.name(), tablespaces.count() as u64)?;
         // Last: where anything else is missing, the server stays as it was.
         if facts.plugin == ClonePlugin::Absent {
             preflight::install_plugin(&mut control)?;
@@ -390,7 +389,6 @@ impl Source for CloneSession {
         }
         let described = |file: CloneFile| {
             let size = self.final_size(&file);
-            // A file of which nothing was sent gets its number now.
             let id = self.table().number(&file)?;
             Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
         };
@@ -587,7 +585,10 @@ impl Reader for TaskReader<'_> {
                     self.rest = Some(Rest::Wire { extent, done: 0 });
                 }
                 Some(Event::File(Change::Born(file, page))) => self.rest = Some(Rest::Page { file, page, done: 0 }),
-                // Names and sizes are asked for at the end.
+                // Its number now: all files are told before the first byte, and there may be too many. Names and sizes are asked for at the end.
+                Some(Event::File(Change::Found(file))) => {
+                    self.session.table().number(&file)?;
+                }
                 Some(Event::File(_)) => {}
             }
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rustix::fs::OFlags;
 
@@ -25,7 +26,7 @@ pub(super) fn of(target: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// A running restore writes to one of them, or it cannot be opened.
-pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, File)>> {
+pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, LockableFile)>> {
     // Longer names are of what stands beside such a file for a while.
     let is_id = |id: &[u8]| !id.is_empty() && id.iter().all(u8::is_ascii_hexdigit);
     let mut candidates = named(target, is_id)?;
@@ -35,7 +36,7 @@ pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, File)>> {
     for path in candidates {
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path) {
-            Ok(file) => file,
+            Ok(file) => LockableFile::from(file),
             Err(error) if error.kind() == ErrorKind::NotFound => continue, // It has been whole, and has its name.
             Err(error) => return Err(io_error("open what a killed restore has left,", &path, error)),
         };
@@ -50,8 +51,11 @@ pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, File)>> {
 
 /// A running restore holds a lock on its temporary file; one that has just begun takes it within an instant.
 fn is_being_written(path: &Path) -> bool {
-    let is_locked =
-        || File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    let is_locked = || {
+        File::open(path)
+            .map(LockableFile::from)
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    };
     let is_new = || fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
     is_locked()
         || is_new() && {
@@ -70,7 +74,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// What a killed restore has left is not locked: the lock has gone with it.
-fn lock(path: &Path, file: &File) -> Result<()> {
+fn lock(path: &Path, file: &LockableFile) -> Result<()> {
     for _ in 0..100 {
         match file.try_lock() {
             Ok(()) => return Ok(()),

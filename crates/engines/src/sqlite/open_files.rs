@@ -6,12 +6,13 @@
 //! process has open already, through fullbore or otherwise, cannot be claimed.
 
 use std::collections::HashSet;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rustix::fs::OFlags;
 
@@ -108,14 +109,14 @@ impl Drop for Claim {
 #[derive(Debug)]
 pub(super) struct RawFile {
     path: PathBuf,
-    file: File,
+    file: LockableFile,
 }
 
 impl RawFile {
     fn open(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<Self> {
         let file =
             options.clone().custom_flags(flags.bits() as i32).open(path).map_err(|e| io_error("open", path, e))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file: file.into() })
     }
 
     /// Its name, for messages.
@@ -153,7 +154,7 @@ impl RawFile {
     }
 
     /// The descriptor itself.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &LockableFile {
         &self.file
     }
 }
@@ -185,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         fs::write(&path, b"x").unwrap();
-        let open = File::open(&path).unwrap();
+        let open = fs::File::open(&path).unwrap();
         assert!(Claim::take(&path).unwrap_err().to_string().contains("open already"));
         drop(open);
         let first = Claim::take(&path).unwrap();

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fullbore_core::io::directory_of;
+use fullbore_core::io::{LockableFile, directory_of};
 use fullbore_core::{Error, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -136,7 +136,7 @@ impl Restore {
     ///
     /// # Errors
     /// A running restore writes one of them, or it cannot be opened.
-    pub fn take_over(&mut self) -> Result<Option<File>> {
+    pub fn take_over(&mut self) -> Result<Option<LockableFile>> {
         let Some((path, file)) = leftover::take_over(&self.target)? else { return Ok(None) };
         let belongs = |other: &PathBuf| other.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes());
         self.leftovers.retain(|other| !belongs(other));

@@ -16,6 +16,7 @@ use fullbore_core::{Error, Result};
 use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
 use super::listing::{ListedFile, Role};
 use crate::innodb::damage::DamagedPage;
+use crate::streams;
 
 /// Unit of pieces in bytes, and of direct reads.
 pub const PIECE_UNIT: usize = 4096;
@@ -195,6 +196,7 @@ impl Work {
         let mut bytes = Vec::new();
         opened.take(most).read_to_end(&mut bytes).map_err(failed)?;
         let number = FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
+        streams::number(number.0.into())?;
         let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64));
         let mut state = self.lock();
         state.know(&entry);
@@ -307,6 +309,8 @@ impl Work {
         let opened = DataFile::open(file, &system, self.mode, number)?;
         if let Some(opened) = opened {
             let entry = &opened.entry;
+            // At once: the copy could not be stored, however long it went on.
+            streams::number(entry.number.0.into())?;
             let untold = entry.file.role == Role::Table && entry.space.is_none();
             if self.refuse_encrypted && (entry.encrypted || untold) {
                 return Err(refused_encrypted(entry));
@@ -488,6 +492,22 @@ mod tests {
             [kept.number, LOG, FileNumber(9)].map(|file| work.told(file).map(|told| told.unit)),
             [Some(4096), Some(4096), None]
         );
+    }
+
+    #[test]
+    fn a_file_too_many_ends_the_copy_when_it_is_opened_and_not_when_it_is_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let work = work();
+        work.numbers.store(65_534, Ordering::Relaxed);
+        let last = work.keep(file(&path, Role::Other), 10).unwrap().unwrap();
+        assert_eq!(last.number, FileNumber(65_534));
+        let kept = work.keep(file(&path, Role::Other), 10).unwrap_err();
+        let opened = work.open(file(&path, Role::Other)).unwrap_err();
+        for error in [kept, opened] {
+            assert!(error.to_string().contains("more than 65535 files"), "{error}");
+        }
     }
 
     #[test]
