@@ -99,7 +99,8 @@ fn verify_found(
             if done.contains(&found.media_set_id) {
                 continue;
             }
-            match verify_set(found, request, key, conduct, report) {
+            let as_protected = chain::check_against(&known, &found.set);
+            match as_protected.and_then(|()| verify_set(found, request, key, conduct, report)) {
                 Ok(Verified::Yes) => {}
                 Ok(Verified::Replaced) => {
                     replaced.push(chain::title(&found.set));

@@ -167,6 +167,7 @@ impl StoredSet {
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
             names: record.families.iter().map(|family| family.name.clone()).collect(),
             reach: self.reach(),
+            encrypted: record.encrypted,
             until_by_store: self.until_by_store(),
         }
     }

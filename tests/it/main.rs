@@ -94,3 +94,4 @@ mod table;
 mod traced;
 mod verify;
 mod world;
+mod weaker_sets;

@@ -304,6 +304,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         names: devices.iter().map(final_name).collect(),
         reach: None,
         until_by_store: None,
+        encrypted: !header.keys.is_empty(),
     };
     let (families, stores) = (header.families, stores.clone());
     Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }

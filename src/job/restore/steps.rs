@@ -80,6 +80,7 @@ pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut R
         database: first.database.clone(),
         full: full.set.backup_set_id,
         differential: None,
+        encrypted: false,
         last: Applied::of(full),
         logs: 0,
         until: 0,
