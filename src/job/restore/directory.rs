@@ -16,6 +16,7 @@ use super::start::Prepared;
 use super::unfinished::Unfinished;
 use super::{Into, Owner, Request, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
+use crate::units::on_its_line;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
 /// under another name.
@@ -35,6 +36,8 @@ pub(super) fn restore(
     let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     if request.dry_run {
+    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
+    report.notes.extend(moved.iter().map(placed_line));
         chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
         return Ok(());
@@ -58,7 +61,6 @@ pub(super) fn restore(
     fullbore_engines::begin_directory(engine, directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
-    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     fullbore_engines::finish_directory(engine, directory, position)?;
     let mut texts = fullbore_engines::texts_of_tables(engine, last);
@@ -181,6 +183,12 @@ fn go_on(
 }
 
 /// What would stop the restore at its end is said at its beginning.
+/// Where a file goes that is placed outside of the directory.
+fn placed_line(file: &OutsideFile) -> String {
+    let shown = |path: &Path| on_its_line(&path.display().to_string());
+    format!("--place-outside puts `{}` at `{}`", shown(&file.path), shown(&file.was))
+}
+
 fn heed_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
     if !matches!(request.into, Into::Directory(_)) {
         return Ok(());
