@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use fullbore_core::media::{Manifest, ManifestStream};
+use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::outside::{self, OutsideFile};
@@ -29,15 +29,16 @@ pub(super) fn restore(
 ) -> Result<()> {
     let manifests = manifests(&opened, conduct);
     let Some(manifest) = manifests.last() else { return Ok(()) };
-    let (engine, position, last) = (&manifest.engine, &manifest.position.last, &manifest.streams);
+    let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
+    fullbore_engines::check_names(engine, last)?;
     let elsewhere = outside::outside_files(engine, position)?;
     heed_damage(position, &last_title(chain), request, report)?;
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
     let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
-    if request.dry_run {
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     report.notes.extend(moved.iter().map(placed_line));
+    if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
         return Ok(());
@@ -115,8 +116,8 @@ fn begin<'a>(
 /// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
 pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
-    let total = manifests.iter().map(|manifest| size_of(&manifest.streams)).sum();
-    conduct.progress.total.store(total, Ordering::Relaxed);
+    let bytes = total(manifests.iter().map(Manifest::database_bytes));
+    conduct.progress.total.store(bytes, Ordering::Relaxed);
     manifests
 }
 
@@ -182,13 +183,13 @@ fn go_on(
     Ok(())
 }
 
-/// What would stop the restore at its end is said at its beginning.
 /// Where a file goes that is placed outside of the directory.
 fn placed_line(file: &OutsideFile) -> String {
     let shown = |path: &Path| on_its_line(&path.display().to_string());
     format!("--place-outside puts `{}` at `{}`", shown(&file.path), shown(&file.was))
 }
 
+/// What would stop the restore at its end is said at its beginning.
 fn heed_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
     if !matches!(request.into, Into::Directory(_)) {
         return Ok(());
@@ -229,7 +230,7 @@ pub(super) fn heed_damage(
 }
 
 pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
-    streams.iter().map(|stream| stream.size).sum()
+    total(streams.iter().map(|stream| stream.size))
 }
 
 /// Unpacks the next opened set, which is `found`, and books it.
