@@ -59,6 +59,7 @@ mod tests {
             names: vec![format!("{media}.bore")],
             reach: None,
             until_by_store: None,
+            encrypted: false,
         }
     }
 

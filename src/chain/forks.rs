@@ -127,6 +127,7 @@ mod tests {
             names: Vec::new(),
             reach: Some(reach),
             until_by_store: None,
+            encrypted: false,
         }
     }
 

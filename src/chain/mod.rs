@@ -4,6 +4,7 @@ mod copies;
 mod forks;
 pub mod log;
 pub mod moment;
+mod protection;
 pub mod retention;
 pub mod steps;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 pub use log::Reach;
 use log::{Logs, Path};
+pub use protection::check_against;
 
 use crate::ids;
 use crate::units::on_its_line;
@@ -44,6 +46,8 @@ pub struct FoundSet {
     pub reach: Option<Reach>,
     /// Until when that is, by the store's clock, where the clock of its host was wrong; microseconds since 1970.
     pub until_by_store: Option<i64>,
+    /// A key is needed to read it.
+    pub encrypted: bool,
 }
 
 impl FoundSet {
@@ -81,13 +85,17 @@ pub struct Sequence {
 /// No usable set, more than one chain and no choice between them, or a differential without its full.
 pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     let (places, notes) = copies::one_of_each(found, choice);
-    if places.len() == found.len() {
-        return choose_distinct(found, choice);
-    }
-    let distinct: Vec<FoundSet> = places.iter().map(|&at| found[at].clone()).collect();
-    let mut sequence = choose_distinct(&distinct, choice)?;
-    sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
-    sequence.notes.extend(notes);
+    let sequence = if places.len() == found.len() {
+        choose_distinct(found, choice)?
+    } else {
+        let distinct: Vec<FoundSet> = places.iter().map(|&at| found[at].clone()).collect();
+        let mut sequence = choose_distinct(&distinct, choice)?;
+        sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
+        sequence.notes.extend(notes);
+        sequence
+    };
+    let of_chain: Vec<&FoundSet> = sequence.sets.iter().map(|&at| &found[at]).collect();
+    protection::check(&of_chain)?;
     Ok(sequence)
 }
 
@@ -107,7 +115,10 @@ pub fn choose_one(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     let end = named(&distinct, prefix)?;
     match &distinct[end].incomplete {
         Some(why) => Err(not_whole(&distinct[end], why)),
-        None => Ok(Sequence { sets: vec![places[end]], warnings: Vec::new(), notes }),
+        None => {
+            protection::check_against(found, &distinct[end])?;
+            Ok(Sequence { sets: vec![places[end]], warnings: Vec::new(), notes })
+        }
     }
 }
 

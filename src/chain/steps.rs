@@ -25,6 +25,8 @@ pub struct Standing {
     pub started_at: i64,
     /// Where it stands in the log.
     pub reach: Option<Reach>,
+    /// It, or what was restored below it, was encrypted.
+    pub encrypted: bool,
 }
 
 impl Standing {
@@ -48,6 +50,7 @@ impl Standing {
             names: Vec::new(),
             reach: self.reach.clone(),
             until_by_store: None,
+            encrypted: self.encrypted,
         }
     }
 }
@@ -133,6 +136,7 @@ mod tests {
             names: Vec::new(),
             reach: Some(Reach { first, last: Some(point(to)), from: at, at, until: at, spans }),
             until_by_store: None,
+            encrypted: false,
         }
     }
 
@@ -156,6 +160,7 @@ mod tests {
             database: Some("app".into()),
             started_at: last.started_at,
             reach: last.reach.clone(),
+            encrypted: last.encrypted,
         }
     }
 

@@ -16,6 +16,7 @@ fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
         names: vec![format!("{id}.bore")],
         reach: None,
         until_by_store: None,
+        encrypted: false,
     }
 }
 

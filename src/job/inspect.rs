@@ -163,7 +163,10 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Res
                 continue;
             }
             let set = media::open_set(found, &nothing, 1, key.as_ref())?;
-            manifests.extend(set.manifest().cloned());
+            if let Some(manifest) = set.manifest() {
+                fullbore_engines::check_names(&manifest.engine, &manifest.streams)?;
+                manifests.push(manifest.clone());
+            }
         }
         Ok((manifests, notes))
     })?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{SetKind, total};
 use fullbore_core::unpack::{NullTarget, Target};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -91,15 +91,16 @@ fn verify_found(
         let known = heap.known();
         let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
         if std::mem::take(&mut first_turn) {
-            let total = chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)).sum();
-            conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+            let bytes = total(chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)));
+            conduct.progress.total.store(bytes, std::sync::atomic::Ordering::Relaxed);
         }
         replaced.clear();
         for found in chosen.iter().map(|&at| &heap.sets[at]) {
             if done.contains(&found.media_set_id) {
                 continue;
             }
-            match verify_set(found, request, key, conduct, report) {
+            let as_protected = chain::check_against(&known, &found.set);
+            match as_protected.and_then(|()| verify_set(found, request, key, conduct, report)) {
                 Ok(Verified::Yes) => {}
                 Ok(Verified::Replaced) => {
                     replaced.push(chain::title(&found.set));
@@ -199,9 +200,10 @@ fn verify_set(
     };
     let mut opened = opened?;
     let manifest = opened.sets[0].manifest();
+    manifest.map_or(Ok(()), |manifest| fullbore_engines::check_names(&manifest.engine, &manifest.streams))?;
     let streams = manifest.map(|manifest| manifest.streams.clone()).unwrap_or_default();
     // Also of pages that cannot be judged here, and of sets whose damage is in their full.
-    let said = manifest.and_then(|manifest| fullbore_engines::damaged_at_source(&manifest.position.last));
+    let said = manifest.and_then(|manifest| fullbore_engines::damaged_at_source(&manifest.position.last.value()));
     let title = crate::chain::title(&found.set);
     report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore wants --continue-after-error")));
     let pages = fullbore_engines::page_check(&found.header.engine, &streams);

@@ -12,13 +12,12 @@ use fullbore_core::pool::Pool;
 use fullbore_core::sink::CLAIM;
 use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::Repository;
 use super::format::{self, FORMAT, FamilyRecord, SetRecord, TaskRecord};
 use super::places::{Strange, strange};
-use super::records::{Entry, list_place};
+use super::records::{Entry, RECORD_MAX, list_place};
 use super::task::LEASE;
 use super::times::{DAY, stored_at, verdicts};
 use crate::chain::{CLOCK_TOLERANCE, FoundSet, Reach};
@@ -168,6 +167,7 @@ impl StoredSet {
             names: record.families.iter().map(|family| family.name.clone()).collect(),
             reach: self.reach(),
             until_by_store: self.until_by_store(),
+            encrypted: record.encrypted,
         }
     }
 
@@ -406,7 +406,7 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
         database_bytes: found.database_bytes.unwrap_or(0),
         encrypted: !header.keys.is_empty(),
         codec: String::new(),
-        position: Position { first: Value::Null, checkpoint: Value::Null, last: Value::Null },
+        position: Position::default(),
         stored_at: None,
         run: None,
     };
@@ -429,7 +429,10 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
             record.copy_only = manifest.copy_only;
             record.host = manifest.host.clone();
             record.codec = manifest.codec.clone();
-            record.position = manifest.position.clone();
+            // One that no record has room for is not kept: of very many such sets it would take very much memory.
+            if manifest.position.bytes() <= RECORD_MAX {
+                record.position = manifest.position.clone();
+            }
             let finished = manifest.finished_at.parse::<jiff::Timestamp>().ok();
             record.finished_at = finished.map_or(record.started_at, |time| time.as_microsecond());
         }

@@ -14,7 +14,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 /// Most bytes of a record.
-const MOST: u64 = 1 << 20;
+pub(super) const RECORD_MAX: u64 = 1 << 20;
 /// The folder of all records.
 const FOLDER: &str = ".fullbore";
 /// What keeps room on the disk of a directory for a prune, which writes before it can remove anything: its name, and its bytes.
@@ -117,7 +117,7 @@ impl Records {
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match &self.root {
             Root::Store { bucket, prefix } => {
-                Ok(bucket.read_small(&format!("{prefix}{name}"), MOST)?.map(|bytes| bytes.to_vec()))
+                Ok(bucket.read_small(&format!("{prefix}{name}"), RECORD_MAX)?.map(|bytes| bytes.to_vec()))
             }
             Root::Folder(folder) => read_file(&folder.join(name)),
         }
@@ -131,7 +131,7 @@ impl Records {
         match &self.root {
             Root::Store { bucket, prefix } => {
                 let keys: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
-                let read = bucket.read_many(&keys, MOST)?;
+                let read = bucket.read_many(&keys, RECORD_MAX)?;
                 Ok(read.into_iter().map(|found| Ok(found?.map(|bytes| bytes.to_vec()))).collect())
             }
             Root::Folder(folder) => Ok(names.iter().map(|name| read_file(&folder.join(name))).collect()),
@@ -293,11 +293,11 @@ fn put_file(path: &Path, bytes: &[u8], publish: impl Fn(&Path, &Path) -> std::io
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>> {
     let failed = |e| Error::io("read", path.display().to_string(), e);
     let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes)) {
+    match File::open(path).and_then(|file| file.take(RECORD_MAX + 1).read_to_end(&mut bytes)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        Ok(length) if length as u64 > MOST => {
-            let why = format!("is larger than any record, {MOST} bytes");
+        Ok(length) if length as u64 > RECORD_MAX => {
+            let why = format!("is larger than any record, {RECORD_MAX} bytes");
             Err(Error::incomplete(
                 path.display().to_string(),
                 why,
@@ -363,7 +363,7 @@ mod tests {
     fn what_is_too_large_for_a_record_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let records = records(folder.path());
-        records.write("x.json", &vec![b' '; MOST as usize + 1]).unwrap();
+        records.write("x.json", &vec![b' '; RECORD_MAX as usize + 1]).unwrap();
         assert!(records.read("x.json").unwrap_err().to_string().contains("larger than any record"));
     }
 }

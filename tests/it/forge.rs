@@ -55,6 +55,28 @@ impl ForgedFamily {
     }
 }
 
+/// The manifest of a set.
+pub fn manifest_of(families: &mut [ForgedFamily]) -> serde_json::Value {
+    let parts: Vec<u8> = families[0].of(BlockKind::Manifest).flat_map(|block| block.plain.clone()).collect();
+    serde_json::from_slice(&parts).unwrap()
+}
+
+/// Puts another manifest into all families, in as many parts as it needs, and numbers all blocks anew.
+pub fn set_manifest(families: &mut [ForgedFamily], json: &str) {
+    for family in families.iter_mut() {
+        let is_part = |block: &ForgedBlock| block.header.kind == BlockKind::Manifest;
+        let at = family.blocks.iter().position(is_part).expect("a manifest");
+        let like = family.blocks[at].clone();
+        family.blocks.retain(|block| !is_part(block));
+        let most = family.header.set.transfer_size as usize - 8192;
+        let parts = json.as_bytes().chunks(most).map(|part| ForgedBlock { plain: part.to_vec(), ..like.clone() });
+        family.blocks.splice(at..at, parts);
+    }
+    for (block, number) in families.iter_mut().flat_map(|family| &mut family.blocks).zip(0..) {
+        block.header.sequence = number;
+    }
+}
+
 /// Takes `families` apart, lets `edit` change them, and writes them back.
 pub fn forge(world: &World, families: &[&str], key: Option<&DataKey>, edit: impl FnOnce(&mut [ForgedFamily])) {
     let mut forged: Vec<ForgedFamily> = families.iter().map(|name| take_apart(&world.read(name), key)).collect();

@@ -28,7 +28,7 @@ fn media() -> PathBuf {
 }
 
 /// A world with a copy of the media in `a/`.
-fn with_media() -> World {
+pub fn with_media() -> World {
     let world = World::new();
     for path in fs::read_dir(media()).unwrap().map(|entry| entry.unwrap().path()) {
         if path.extension().is_some_and(|extension| extension == "bore") {

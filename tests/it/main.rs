@@ -26,7 +26,10 @@ mod emulators;
 mod estimate;
 mod few_threads;
 mod forge;
+mod forged_manifests;
 mod forged_media;
+#[cfg(all(feature = "mariadb", feature = "mysql"))]
+mod forged_open_sets;
 #[cfg(any(feature = "mysql", feature = "mariadb"))]
 mod foreseen_servers;
 mod golden;
@@ -97,4 +100,5 @@ mod tasks;
 mod table;
 mod traced;
 mod verify;
+mod weaker_sets;
 mod world;

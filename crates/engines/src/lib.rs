@@ -275,6 +275,18 @@ pub fn is_mark(name: &std::ffi::OsStr) -> bool {
     false
 }
 
+/// Refuses a set that has a file under a name that [`begin_directory`] needs.
+///
+/// # Errors
+/// It names that file.
+pub fn check_names(engine: &str, streams: &[ManifestStream]) -> Result<()> {
+    let first = |stream: &ManifestStream| stream.name.split('/').next().is_some_and(|part| is_mark(part.as_ref()));
+    let is_of_a_server = matches!(engine, "mysql" | "mariadb");
+    let Some(stream) = streams.iter().find(|stream| is_of_a_server && first(stream)) else { return Ok(()) };
+    let why = format!("its manifest names a file `{}`, which marks a restore that is not complete", stream.name);
+    Err(Error::incomplete("media set", why, "use another set: fullbore has not written this one as it is"))
+}
+
 /// Makes a directory, whose files are all there and durable, one that a server starts on. `position` is the one of the backup's manifest.
 ///
 /// # Errors

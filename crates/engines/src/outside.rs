@@ -21,15 +21,20 @@ pub struct OutsideFile {
 /// The files that have to be put elsewhere before a server of `engine` starts on a restored directory; `position` is that of the manifest.
 ///
 /// # Errors
-/// A path in it leads out of the copy, or is not absolute where it has to be.
+/// A path in it leads out of the copy, is not absolute where it has to be, or ends otherwise than the name in the copy.
 pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>> {
     let entries = position["outside_the_data_directory"].as_array().into_iter().flatten();
     let named = entries.filter_map(|entry| Some((entry["path"].as_str()?, entry["was"].as_str()?)));
-    // What variables of a MariaDB placed elsewhere it finds in its data directory too.
-    let wanted = named.filter(|(path, _)| engine != "mariadb" || path.ends_with(".ibd"));
+    // Files that variables of a server placed elsewhere it finds in its data directory too: there they stay.
+    let wanted = named.filter(|(path, _)| path.ends_with(".ibd") || path.ends_with(".ibu") && engine == "mysql");
     let checked = |(path, was): (&str, &str)| {
         let plain = |path: &str| !path.split('/').any(|part| matches!(part, ".." | "."));
-        if path.starts_with('/') || !was.starts_with('/') || !plain(path) || !plain(was) {
+        // Media may be forged: a name of a table, and no other file, is all that they can make somewhere.
+        let is_pair = match engine {
+            "mysql" => path.strip_prefix(OUTSIDE_MYSQL) == Some(was),
+            _ => path.matches('/').count() == 1 && was.strip_suffix(path).is_some_and(|before| before.ends_with('/')),
+        };
+        if path.starts_with('/') || !was.starts_with('/') || !plain(path) || !plain(was) || !is_pair {
             let why = format!("`{path}`, which stood at `{was}`, is no such pair of paths");
             return Err(Error::damaged("manifest", 0, why));
         }
@@ -37,6 +42,9 @@ pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>>
     };
     wanted.map(checked).collect()
 }
+
+/// The folder of a copy of MySQL for such files: below it each has the whole path that it had.
+const OUTSIDE_MYSQL: &str = "#outside";
 
 /// Whether a server of `engine` finds these files in the directory they were restored into.
 pub fn are_found_inside(engine: &str) -> bool {
@@ -89,7 +97,8 @@ mod tests {
     #[test]
     fn a_tablespace_that_would_be_opened_where_it_stood_is_refused_and_otherwise_named() {
         let far = tempfile::tempdir().unwrap();
-        let was = far.path().join("remote.ibd");
+        let was = far.path().join("shop/remote.ibd");
+        std::fs::create_dir(far.path().join("shop")).unwrap();
         let files = outside_files("mariadb", &position("shop/remote.ibd", &was.display().to_string())).unwrap();
         assert_eq!(files, [OutsideFile { path: "shop/remote.ibd".into(), was: was.clone() }]);
         refuse_what_is_there(&files).unwrap();
@@ -98,17 +107,46 @@ mod tests {
         std::fs::write(&was, "x").unwrap();
         let error = refuse_what_is_there(&files).unwrap_err().to_string();
         assert!(error.contains("shop/remote.ibd") && error.contains("would open it"), "{error}");
-        assert_eq!(outside_files("mysql", &position("#outside/a.ibd", "/far/a.ibd")).unwrap().len(), 2);
+        assert_eq!(outside_files("mysql", &position("#outside/far/a.ibd", "/far/a.ibd")).unwrap().len(), 1);
         assert_eq!((outside_files("mysql", &json!({})).unwrap().len(), to_be_moved(&[])), (0, None));
     }
 
     #[test]
     fn paths_that_lead_elsewhere_are_refused() {
-        for (path, was) in
-            [("/etc/a.ibd", "/b.ibd"), ("../a.ibd", "/b.ibd"), ("a.ibd", "b.ibd"), ("a.ibd", "/c/../b.ibd")]
-        {
+        for (path, was) in [
+            ("/etc/a.ibd", "/etc/a.ibd"),
+            ("../a.ibd", "/x/../a.ibd"),
+            ("s/a.ibd", "s/a.ibd"),
+            ("s/a.ibd", "/c/../s/a.ibd"),
+        ] {
             let error = outside_files("mariadb", &position(path, was)).unwrap_err().to_string();
             assert!(error.contains("no such pair"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_goes_nowhere_but_under_the_name_of_its_own_table() {
+        let refused = |engine: &str, path: &str, was: &str| outside_files(engine, &position(path, was)).is_err();
+        for was in [
+            "/etc/cron.d/evil",
+            "/far/a.ibd",
+            "/far/other/a.ibd",
+            "/far/shop/b.ibd",
+            "/farshop/a.ibd",
+            "/far/xshop/a.ibd",
+        ] {
+            assert!(refused("mariadb", "shop/a.ibd", was), "{was}");
+        }
+        assert!(!refused("mariadb", "shop/a#P#p0.ibd", "/far/shop/a#P#p0.ibd"));
+        assert!(refused("mariadb", "a.ibd", "/far/a.ibd") && refused("mariadb", "x/shop/a.ibd", "/far/x/shop/a.ibd"));
+        for was in ["/etc/cron.d/evil", "/far/b.ibd", "far/a.ibd"] {
+            assert!(refused("mysql", "#outside/far/a.ibd", was), "{was}");
+        }
+        assert!(!refused("mysql", "#outside/far/u.ibu", "/far/u.ibu"));
+        // A name that is not of a tablespace stays in the directory.
+        assert_eq!(
+            outside_files("mysql", &position("#outside/etc/cron.d/undo_001", "/etc/cron.d/undo_001")).unwrap(),
+            []
+        );
     }
 }

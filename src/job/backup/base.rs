@@ -1,7 +1,7 @@
 //! The full that a differential is made against: found, and checked to fit.
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::media::{Manifest, SetHeader, SetKind};
+use fullbore_core::media::{EngineValue, Manifest, SetHeader, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::unpack::BaseMap;
@@ -15,7 +15,7 @@ use crate::chain;
 /// Fulls that may be what a differential is made against, newest first.
 pub(super) struct Candidates {
     /// Each with its position.
-    fulls: Vec<(media::Found, serde_json::Value)>,
+    fulls: Vec<(media::Found, EngineValue)>,
     passed_over: String,
 }
 
@@ -94,7 +94,7 @@ impl Candidates {
     pub fn choose(mut self, session: &dyn Session, request: &Request) -> Result<BaseMap> {
         let key = media::read_key(request.key.as_deref())?;
         for (found, position) in std::mem::take(&mut self.fulls) {
-            if let Err(why) = session.accepts_base(&position) {
+            if let Err(why) = session.accepts_base(&position.value()) {
                 self.passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
                 continue;
             }

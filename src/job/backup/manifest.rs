@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use fullbore_core::device::Device;
-use fullbore_core::media::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind, StreamRecord};
+use fullbore_core::media::{
+    EngineValue, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind, StreamRecord,
+};
 use fullbore_core::pipeline::map_window;
 use fullbore_core::source::{Source, Stream};
 use fullbore_core::unpack::BaseMap;
@@ -38,7 +40,7 @@ pub(super) fn manifest(
 ) -> Result<Manifest> {
     let set = &prepared.set;
     let time = |micros: i64| jiff::Timestamp::from_microsecond(micros).map(|time| time.to_string()).unwrap_or_default();
-    let position = session.position()?;
+    let position = EngineValue::from(session.position()?);
     let facts = session.facts();
     let more = facts.warnings.into_iter().filter(|known| !warnings.contains(known));
     Ok(Manifest {
@@ -63,7 +65,7 @@ pub(super) fn manifest(
         families: manifest_families(&prepared.devices),
         streams: manifest_streams(prepared, session.source())?,
         map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
-        position: Position { first: session.first_position()?, checkpoint: position.clone(), last: position },
+        position: Position { first: session.first_position()?.into(), checkpoint: position.clone(), last: position },
         warnings: warnings.iter().cloned().chain(more).collect(),
     })
 }
@@ -93,7 +95,7 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
         // Of a file that went, nothing is kept.
         for stream in streams.iter_mut().filter(|stream| !stream.name.is_empty()) {
             stream.identity = source.identity(stream.id).unwrap_or_default();
-            stream.detail = source.detail(stream.id);
+            stream.detail = source.detail(stream.id).map(EngineValue::from);
         }
         forget_doubles(&mut streams);
         match prepared.base.map() {

@@ -56,7 +56,7 @@ impl Within<'_> {
             finished_at: finished.map_or(set.started_at, |time| time.as_microsecond()),
             host: manifest.host.clone(),
             families: families.collect::<Result<_>>()?,
-            database_bytes: manifest.streams.iter().map(|stream| stream.size).sum(),
+            database_bytes: manifest.database_bytes(),
             encrypted: prepared.data_key.is_some(),
             codec: manifest.codec.clone(),
             position: manifest.position.clone(),

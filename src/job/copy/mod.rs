@@ -10,6 +10,7 @@ use std::time::Instant;
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, Place};
+use fullbore_core::media::total;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 
@@ -144,8 +145,8 @@ pub(super) fn expect(request: &Request, sets: &[&media::Found], conduct: &Conduc
         Ok(way::Way::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),
         _ => found.stored_bytes,
     };
-    let total = sets.iter().map(of).sum();
-    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let bytes = total(sets.iter().map(of));
+    conduct.progress.total.store(bytes, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// The last numbers of the report.

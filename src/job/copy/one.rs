@@ -3,7 +3,7 @@
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
-use fullbore_core::media::Manifest;
+use fullbore_core::media::{Manifest, total};
 use fullbore_core::pipeline::{Copied, FamilyOutcome, Remade, Remake, Verbatim};
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::{self, DeviceAccount, Sink, StandingSink};
@@ -220,7 +220,7 @@ impl One<'_> {
             from_families: self.found.families,
             families: prepared.devices.iter().map(Device::to_string).collect(),
             read_bytes: self.found.stored_bytes,
-            stored_bytes: prepared.expected.iter().sum(),
+            stored_bytes: total(prepared.expected.iter().copied()),
         }
     }
 
@@ -288,7 +288,7 @@ impl One<'_> {
                 finished_at: finished(manifest),
                 host: manifest.host.clone(),
                 families,
-                database_bytes: manifest.streams.iter().map(|stream| stream.size).sum(),
+                database_bytes: manifest.database_bytes(),
                 encrypted,
                 codec: manifest.codec.clone(),
                 position: manifest.position.clone(),

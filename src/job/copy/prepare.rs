@@ -3,7 +3,7 @@
 use fullbore_core::cipher::{CipherId, DataKey};
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
-use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader};
+use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader, total};
 use fullbore_core::plan::UnpackPlan;
 use fullbore_core::sink::LEAST_PART;
 use fullbore_core::store::Stores;
@@ -233,7 +233,7 @@ impl One<'_> {
 fn expected(way: &Way, set: &mut MediaSet) -> Result<Vec<u64>> {
     let sizes: Vec<u64> = set.families().iter().filter_map(Family::size).collect();
     let Way::Anew { stripes, compression, .. } = way else { return Ok(sizes) };
-    let stored: u64 = sizes.iter().sum();
+    let stored = total(sizes.iter().copied());
     let (families, data_key) = set.parts_mut();
     let mut plain = 0;
     for family in families {

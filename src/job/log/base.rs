@@ -106,5 +106,5 @@ fn end_of(manifest: &Manifest, request: &backup::Request) -> Result<End, String>
     if manifest.copy_only {
         return Err("taken with --copy-only".into());
     }
-    End::read(&manifest.position.last).map_err(|bad| format!("its position makes no sense: {bad}"))
+    End::read(&manifest.position.last.value()).map_err(|bad| format!("its position makes no sense: {bad}"))
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use fullbore_core::cipher::{SecretKey, WrappedKey};
 use fullbore_core::device::Device;
 use fullbore_core::io::LockableFile;
-use fullbore_core::media::{FamilyHeader, SetHeader};
+use fullbore_core::media::{FamilyHeader, SetHeader, total};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::unpack::{Family, MediaSet, group};
@@ -285,13 +285,13 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
     });
     let header = members[0].header().set.clone();
     let devices: Vec<Device> = members.iter().map(|family| Device::shown_as(family.device())).collect();
-    let stored_bytes = members.iter().filter_map(Family::size).sum();
+    let stored_bytes = total(members.iter().filter_map(Family::size));
     let incomplete = MediaSet::check_whole(&members).err().map(|error| one_line(&error));
     let in_manifest = header.open && header.keys.is_empty() && incomplete.is_none();
     let manifest = if in_manifest { members[0].manifest(None).ok() } else { None };
     let database_bytes = match header.open {
-        false => Some(header.streams.iter().map(|stream| stream.size).sum()),
-        true => manifest.map(|manifest| manifest.streams.iter().map(|stream| stream.size).sum()),
+        false => Some(total(header.streams.iter().map(|stream| stream.size))),
+        true => manifest.map(|manifest| manifest.database_bytes()),
     };
     let set = FoundSet {
         backup_set_id: header.backup_set_id,
@@ -305,6 +305,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         names: devices.iter().map(final_name).collect(),
         reach: None,
         until_by_store: None,
+        encrypted: !header.keys.is_empty(),
     };
     let (families, stores) = (header.families, stores.clone());
     Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }

@@ -57,8 +57,8 @@ impl Heap {
 /// What a set's position says; `None` where it makes no sense. Sets of older programs tell only when they were finished.
 pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<Reach> {
     if kind == SetKind::Log {
-        let first = End::read(&position.first).ok()?;
-        let last = LogEnd::read(&position.last).ok()?;
+        let first = End::read(&position.first.value()).ok()?;
+        let last = LogEnd::read(&position.last.value()).ok()?;
         let at = last.end.time()?;
         let salts = |one: u32, two: u32| u64::from(one) << 32 | u64::from(two);
         let spans = last
@@ -75,7 +75,7 @@ pub fn reach(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Op
             spans: spans.collect(),
         });
     }
-    let end = End::read(&position.checkpoint).ok()?;
+    let end = End::read(&position.checkpoint.value()).ok()?;
     // When it was finished is not before the moment that it shows.
     let at = end.time().or(finished_at)?;
     Some(Reach { first: None, last: point(&end), from: at, at, until: at, spans: Vec::new() })

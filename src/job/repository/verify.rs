@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::databases::to_choose_from;
 use super::{Setting, title};
+use crate::chain::{self, FoundSet};
 use crate::job::reading::Reading;
 use crate::job::{Conduct, media, verify};
 use crate::report::Report;
@@ -39,8 +40,9 @@ pub fn run(
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {
         let (mut damage, mut unread, mut judged) = (Vec::new(), Vec::new(), 0);
+        let known: Vec<_> = inventory.sets.iter().map(StoredSet::found).collect();
         for set in chosen {
-            match verified(set, reading, &repository, conduct, report) {
+            match verified(set, &known, reading, &repository, conduct, report) {
                 Ok(()) => judged += 1,
                 Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
                 // The next may need no key.
@@ -74,7 +76,7 @@ fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a Sto
         return Ok(sets.into_iter().filter(|set| !set.tombstone).collect());
     }
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-    let sequence = crate::chain::choose(&known, choice)?;
+    let sequence = chain::choose(&known, choice)?;
     // One set, named, is what is meant; the newest chain is all of it.
     let from = if choice.set.is_some() { sequence.sets.len().saturating_sub(1) } else { 0 };
     Ok(sequence.sets[from..].iter().map(|&at| sets[at]).collect())
@@ -83,6 +85,7 @@ fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a Sto
 /// Verifies one set and writes down what was found.
 fn verified(
     set: &StoredSet,
+    known: &[FoundSet],
     reading: &Reading,
     repository: &Repository,
     conduct: &Conduct,
@@ -98,7 +101,8 @@ fn verified(
         None => {
             let from = set.devices(repository)?.iter().map(ToString::to_string).collect();
             let of = judged.insert(JudgedReading::begin(repository, [&set.record])?);
-            let done = verify::one(&Reading { from, ..reading.clone() }, id, conduct, report);
+            let done = chain::check_against(known, &set.found())
+                .and_then(|()| verify::one(&Reading { from, ..reading.clone() }, id, conduct, report));
             if done.is_ok() {
                 of.end(repository)?;
             }

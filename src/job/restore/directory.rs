@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use fullbore_core::media::{Manifest, ManifestStream};
+use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::outside::{self, OutsideFile};
@@ -16,6 +16,7 @@ use super::start::Prepared;
 use super::unfinished::Unfinished;
 use super::{Into, Owner, Request, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
+use crate::units::on_its_line;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
 /// under another name.
@@ -28,12 +29,15 @@ pub(super) fn restore(
 ) -> Result<()> {
     let manifests = manifests(&opened, conduct);
     let Some(manifest) = manifests.last() else { return Ok(()) };
-    let (engine, position, last) = (&manifest.engine, &manifest.position.last, &manifest.streams);
+    let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
+    fullbore_engines::check_names(engine, last)?;
     let elsewhere = outside::outside_files(engine, position)?;
     heed_damage(position, &last_title(chain), request, report)?;
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
     let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
+    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
+    report.notes.extend(moved.iter().map(placed_line));
     if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
         report.status = "planned".into();
@@ -58,7 +62,6 @@ pub(super) fn restore(
     fullbore_engines::begin_directory(engine, directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
-    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     fullbore_engines::finish_directory(engine, directory, position)?;
     let mut texts = fullbore_engines::texts_of_tables(engine, last);
@@ -113,8 +116,8 @@ fn begin<'a>(
 /// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
 pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
-    let total = manifests.iter().map(|manifest| size_of(&manifest.streams)).sum();
-    conduct.progress.total.store(total, Ordering::Relaxed);
+    let bytes = total(manifests.iter().map(Manifest::database_bytes));
+    conduct.progress.total.store(bytes, Ordering::Relaxed);
     manifests
 }
 
@@ -180,6 +183,12 @@ fn go_on(
     Ok(())
 }
 
+/// Where a file goes that is placed outside of the directory.
+fn placed_line(file: &OutsideFile) -> String {
+    let shown = |path: &Path| on_its_line(&path.display().to_string());
+    format!("--place-outside puts `{}` at `{}`", shown(&file.path), shown(&file.was))
+}
+
 /// What would stop the restore at its end is said at its beginning.
 fn heed_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
     if !matches!(request.into, Into::Directory(_)) {
@@ -221,7 +230,7 @@ pub(super) fn heed_damage(
 }
 
 pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
-    streams.iter().map(|stream| stream.size).sum()
+    total(streams.iter().map(|stream| stream.size))
 }
 
 /// Unpacks the next opened set, which is `found`, and books it.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::free_space;
+use fullbore_core::media::total;
 use fullbore_core::unpack::{FileTarget, NullTarget};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::log_backup::apply::Unpacked;
@@ -121,12 +122,12 @@ fn apply_one(
 ) -> Result<()> {
     let name = chain::title(&found.set);
     let manifest = opened.sets.front().and_then(|set| set.manifest());
-    let first = manifest.map(|manifest| End::read(&manifest.position.first));
+    let first = manifest.map(|manifest| End::read(&manifest.position.first.value()));
     let nonsense = |why: String| Error::incomplete(&name, why, "use another set");
     let first = first
         .ok_or_else(|| nonsense("it has no manifest".into()))?
         .map_err(|bad| nonsense(format!("its position makes no sense: {bad}")))?;
-    let needed: u64 = found.header.streams.iter().map(|stream| stream.size).sum();
+    let needed = total(found.header.streams.iter().map(|stream| stream.size));
     let directory = database.parent().unwrap_or(Path::new("/"));
     let free = free_space(directory)?;
     if free < needed {
@@ -149,7 +150,7 @@ fn apply_one(
     let base = &reached.stands;
     let unpacked = Unpacked { name: &name, groups: &groups, frames: &frames, first: &first, database: &file, base };
     let applied = unpacked.apply(request.reading.choice.stop_at)?;
-    let last = LogEnd::read(&outcome.manifest.position.last).map_err(|bad| nonsense(bad.0))?;
+    let last = LogEnd::read(&outcome.manifest.position.last.value()).map_err(|bad| nonsense(bad.0))?;
     if !applied.stopped && applied.end.log != last.end.log {
         return Err(nonsense("it does not end where its manifest says".into()));
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, without_password};
 use fullbore_core::io::{LockableFile, directory_of, free_space};
-use fullbore_core::media::{SetKind, StreamRecord};
+use fullbore_core::media::{SetKind, StreamRecord, total};
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::{integrity, restore as sqlite};
@@ -224,8 +224,8 @@ fn restore_found(
     }
     refuse_start_check(request)?;
     table::refuse(request)?;
-    let total = sequence.iter().map(|found| found.database_bytes.unwrap_or(0)).sum();
-    conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
+    let bytes = total(sequence.iter().map(|found| found.database_bytes.unwrap_or(0)));
+    conduct.progress.total.store(bytes, std::sync::atomic::Ordering::Relaxed);
     let mut place: Option<Place> = None;
     let base = opened.sets.back().and_then(|set| set.manifest()).cloned();
     let streams = opened.sets.iter().map(only_stream).collect::<Result<Vec<_>>>()?;

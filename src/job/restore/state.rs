@@ -43,6 +43,9 @@ pub(super) struct Written {
     pub database: String,
     pub full: Uuid,
     pub differential: Option<Uuid>,
+    /// A set was encrypted that was applied; earlier programs do not say it.
+    #[serde(default)]
+    pub encrypted: bool,
     pub last: Applied,
     /// Log sets that were applied.
     pub logs: u64,
@@ -136,6 +139,7 @@ impl State {
         let differential = bases.iter().find(|found| found.set.kind == SetKind::Differential);
         written.differential = differential.map(|found| found.set.backup_set_id).or(written.differential);
         written.logs += logs.len() as u64;
+        written.encrypted |= bases.iter().chain(logs).any(|found| found.set.encrypted);
         if let Some(last) = logs.last().or(bases.last()) {
             written.last = Applied::of(last);
             let until =
@@ -171,6 +175,7 @@ impl State {
             database: Some(written.database.clone()).filter(|name| !name.is_empty()),
             started_at: written.last.started_at,
             reach: self.end().ok().map(|end| media::reach_of(&end, written.until)),
+            encrypted: written.encrypted,
         }
     }
 

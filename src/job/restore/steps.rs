@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::{LockableFile, sync_directory};
-use fullbore_core::media::{Manifest, SetKind};
+use fullbore_core::media::{Manifest, SetKind, total};
 use fullbore_core::unpack::FileTarget;
 use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity::Depth;
@@ -80,6 +80,7 @@ pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut R
         database: first.database.clone(),
         full: full.set.backup_set_id,
         differential: None,
+        encrypted: false,
         last: Applied::of(full),
         logs: 0,
         until: 0,
@@ -215,8 +216,8 @@ impl<'a> Step<'a> {
             bases.iter().chain(&logs).for_each(|found| plan_line(found, report));
             return Ok(());
         }
-        let total = bases.iter().chain(&logs).filter_map(|found| found.database_bytes).sum();
-        conduct.progress.total.store(total, Ordering::Relaxed);
+        let bytes = total(bases.iter().chain(&logs).filter_map(|found| found.database_bytes));
+        conduct.progress.total.store(bytes, Ordering::Relaxed);
         let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, report));
         let opened = opened.transpose()?;
         // From here on the file is neither before the step nor behind it, until that is written down.
@@ -317,6 +318,6 @@ fn take(heap: media::Heap, sequence: Sequence, report: &mut Report) -> (Vec<medi
 
 /// Where a full or a differential ends.
 pub(super) fn end_of(manifest: &Manifest) -> Result<End> {
-    End::read(&manifest.position.checkpoint)
+    End::read(&manifest.position.checkpoint.value())
         .map_err(|bad| Error::incomplete("the full", format!("its position makes no sense: {bad}"), "use another set"))
 }

@@ -74,7 +74,8 @@ mod with_servers {
     ) -> Result<()> {
         let manifests = manifests(&opened, conduct);
         let Some(manifest) = manifests.last() else { return Ok(()) };
-        let (engine, position, last) = (&manifest.engine, &manifest.position.last, &manifest.streams);
+        let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
+        fullbore_engines::check_names(engine, last)?;
         let Into::Directory(target) = &request.into else {
             return Err(Error::usage(
                 "--table",

@@ -1,12 +1,23 @@
 //! The manifest: what a backup set is, as JSON that `zstd -d` and `jq` can read.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Flaw, SetHeader, SetKind, StreamRecord, broken, require};
+use super::paths::check_paths;
+use super::{EngineValue, Flaw, SetHeader, SetKind, StreamRecord, broken, require, total};
 
-/// Most bytes of JSON that a manifest may have, packed or not.
-const MANIFEST_MAX: usize = 256 << 20;
+/// Most bytes of JSON that a manifest may have, packed or not: 1 KiB for each file of the largest set.
+const MANIFEST_MAX: usize = 64 << 20;
+/// Most streams, as many as there are numbers for them; most families; and most warnings.
+const STREAMS_MAX: usize = u16::MAX as usize;
+const FAMILIES_MAX: usize = super::MAX_FAMILIES as usize;
+const WARNINGS_MAX: usize = u16::MAX as usize;
+/// Most bytes in an engine's account of one file.
+const DETAIL_MAX: usize = 4096;
 
 /// A backup set, described.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,18 +59,51 @@ pub struct Manifest {
     /// Longest block in bytes.
     pub transfer_size: u32,
     /// Where the families were written to; information only.
+    #[serde(deserialize_with = "at_most::<FAMILIES_MAX, _, _>")]
     pub families: Vec<ManifestFamily>,
     /// What the set restores to.
+    #[serde(deserialize_with = "at_most::<STREAMS_MAX, _, _>")]
     pub streams: Vec<ManifestStream>,
     /// How the page map was made; `None` without one.
     pub map: Option<ManifestMap>,
     /// The engine's own account of where the snapshot stands.
     pub position: Position,
     /// What went not quite as it should.
+    #[serde(deserialize_with = "at_most::<WARNINGS_MAX, _, _>")]
     pub warnings: Vec<String>,
 }
 
+/// Reads a list that has no more than `MOST` items.
+fn at_most<'de, const MOST: usize, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Items<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Items<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = from.next_element()? {
+                if items.len() == MOST {
+                    return Err(A::Error::custom(format!("a list has more than {MOST} items")));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+    from.deserialize_seq(Items::<T, MOST>(PhantomData))
+}
+
 impl Manifest {
+    /// Bytes of all restored streams.
+    pub fn database_bytes(&self) -> u64 {
+        total(self.streams.iter().map(|stream| stream.size))
+    }
+
     /// Checks that what stands in the header too is the same here.
     ///
     /// # Errors
@@ -94,6 +138,7 @@ impl Manifest {
     fn check_open_streams(&self) -> Result<(), Flaw> {
         let streams = || self.streams.iter();
         require(all_differ(streams().map(|stream| stream.id)), "a stream stands twice in the manifest")?;
+        check_paths(streams().map(|stream| stream.name.as_str()))?;
         let kept = |stream: &ManifestStream| stream.size > 0 || stream.base.is_some() || !stream.identity.is_empty();
         let mut nameless = streams().filter(|stream| stream.name.is_empty());
         require(!nameless.any(kept), "a stream without a name of which something is kept")?;
@@ -141,7 +186,7 @@ pub struct ManifestStream {
     pub base: Option<u16>,
     /// In an open set: the engine's own account of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<serde_json::Value>,
+    pub detail: Option<EngineValue>,
 }
 
 impl ManifestStream {
@@ -188,16 +233,24 @@ impl ManifestMap {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// First position that a restore needs.
-    pub first: serde_json::Value,
+    pub first: EngineValue,
     /// The position that the copied bytes are consistent with.
-    pub checkpoint: serde_json::Value,
+    pub checkpoint: EngineValue,
     /// The last position in the set.
-    pub last: serde_json::Value,
+    pub last: EngineValue,
+}
+
+impl Position {
+    /// Bytes of JSON.
+    pub fn bytes(&self) -> u64 {
+        total([&self.first, &self.checkpoint, &self.last].map(|value| value.text().len() as u64))
+    }
 }
 
 /// The packed parts of a manifest: each a Zstandard frame made from at most `part` bytes of JSON.
 pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, usize)>, Flaw> {
     let json = serde_json::to_vec(manifest).map_err(|e| broken(format!("manifest: {e}")))?;
+    unpack_manifest(&json)?; // What a reader would refuse is not written.
     json.chunks(part.max(1))
         .map(|plain| {
             let packed = zstd::bulk::compress(plain, 3).map_err(|e| broken(format!("manifest: {e}")))?;
@@ -230,7 +283,9 @@ pub fn unpack_manifest(json: &[u8]) -> Result<Manifest, Flaw> {
         require(unit_fits && stream.id != 0, "a stream of the manifest is out of bounds")?;
         let window = u64::from(stream.unit) * u64::from(stream.map_window);
         let sizes_fit = stream.size <= 1 << 62 && stream.map_window <= 1 << 22 && window < 1 << 32;
-        require(sizes_fit && stream.identity.len() <= IDENTITY_MAX, "a stream of the manifest is out of bounds")?;
+        let detail = stream.detail.as_ref().map_or(0, |detail| detail.text().len());
+        let texts_fit = stream.identity.len() <= IDENTITY_MAX && detail <= DETAIL_MAX;
+        require(sizes_fit && texts_fit, "a stream of the manifest is out of bounds")?;
     }
     Ok(manifest)
 }

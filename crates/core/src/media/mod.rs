@@ -4,16 +4,19 @@
 //! checksum, then the fields, each against its bound.
 
 mod block;
+mod engine_value;
 mod family_digest;
 mod footer;
 mod header;
 mod index;
 mod manifest;
+mod paths;
 mod trailer;
 
 pub use block::{
     BLOCK_HEADER, BlockBody, BlockHeader, BlockKind, DIGEST, PADDED_HEAD, RUN, Run, RunKind, TAG, padded_run_capacity,
 };
+pub use engine_value::EngineValue;
 pub use family_digest::FamilyDigest;
 pub use footer::{Commit, FOOTER, Footer};
 pub use header::{
@@ -23,6 +26,7 @@ pub use header::{
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
 pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};
 pub(crate) use manifest::{join_manifest, joined_length};
+pub(crate) use paths::check_path;
 pub use trailer::{BlockReference, MAX_MANIFEST_PARTS, Trailer};
 
 /// The version of the format that this program writes, and the newest it reads.
@@ -50,6 +54,11 @@ pub(crate) fn broken(what: impl Into<String>) -> Flaw {
 /// Checks a rule of the format.
 pub(crate) fn require(rule: bool, what: &str) -> Result<(), Flaw> {
     if rule { Ok(()) } else { Err(broken(what)) }
+}
+
+/// Adds numbers that media say: a sum that no number can hold is the largest number there is.
+pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
 }
 
 /// `value` rounded up to a multiple of `unit` (a power of two or not, at least 1).

@@ -14,7 +14,7 @@ use super::writing::{SINK, Writing};
 use super::{COPY_STAGES, MEDIA, TRANSFORM};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{FOOTER, Footer, Manifest};
+use crate::media::{FOOTER, Footer, Manifest, total};
 use crate::meter::{Accounts, Progress, Stage};
 use crate::plan::UnpackPlan;
 use crate::pool::Pool;
@@ -122,7 +122,7 @@ impl Verbatim<'_> {
             stages,
             manifest: read.manifest,
             plain_bytes: read.plain_bytes,
-            stored_bytes: read.footers.iter().map(|footer| footer.family_length).sum(),
+            stored_bytes: total(read.footers.iter().map(|footer| footer.family_length)),
         })
     }
 

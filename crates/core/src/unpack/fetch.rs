@@ -22,7 +22,7 @@ use super::target::Target;
 use crate::error::{Error, Result};
 use crate::media::{
     BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest, Trailer,
-    broken, family_length, require,
+    broken, family_length, require, total,
 };
 use crate::meter::{Accounts, Clock, Spent};
 use crate::pool;
@@ -109,9 +109,9 @@ impl Unpack<'_> {
         let name = format!("media set {}", header.media_set_id);
         check_whole(&name, &sifted, shared.tally.weights())?;
         let outcome = UnpackOutcome {
-            stored_bytes: sifted.iter().map(|family| family.footer.family_length).sum(),
-            data_bytes: sifted.iter().map(|family| family.trailer.data_bytes).sum(),
-            zero_bytes: sifted.iter().map(|family| family.trailer.zero_bytes).sum(),
+            stored_bytes: total(sifted.iter().map(|family| family.footer.family_length)),
+            data_bytes: total(sifted.iter().map(|family| family.trailer.data_bytes)),
+            zero_bytes: total(sifted.iter().map(|family| family.trailer.zero_bytes)),
             footers: sifted.iter().map(|family| family.footer.clone()).collect(),
             manifest: sifted.into_iter().next().map(|family| family.manifest).ok_or(Error::Halted)?,
             stages: shared.accounts.stages(),
@@ -274,7 +274,7 @@ fn check_whole(name: &str, sifted: &[Sifted], weights: Weights) -> Result<()> {
     let incomplete = |why: &str| Err(Error::incomplete(name, why, "use another backup set"));
     let mut sequences = Balance::default();
     sifted.iter().for_each(|family| sequences.join(family.sequences));
-    let blocks: u64 = sifted.iter().map(|family| family.footer.block_count).sum();
+    let blocks = total(sifted.iter().map(|family| family.footer.block_count));
     (0..blocks).for_each(|number| sequences.take(weights, [number, 0, 0]));
     if !sequences.is_even() {
         return incomplete("its blocks are not numbered from 0 on, each number once");

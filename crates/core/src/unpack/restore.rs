@@ -18,7 +18,7 @@ use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::{
-    BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, StreamRecord, unpack_manifest,
+    BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, StreamRecord, total, unpack_manifest,
 };
 use crate::meter::{Account, Accounts, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
@@ -376,7 +376,7 @@ pub(super) fn check_families(set: &MediaSet, parsed: &[Parsed]) -> Result<()> {
     let first = parsed.first().ok_or_else(|| incomplete("no family was read"))?;
     let commit = first.footer.commit.as_ref().ok_or_else(|| incomplete("it has no commit record"))?;
     let digests: Vec<_> = parsed.iter().map(|family| family.footer.family_digest).collect();
-    let blocks: u64 = parsed.iter().map(|family| family.footer.block_count).sum();
+    let blocks = total(parsed.iter().map(|family| family.footer.block_count));
     if commit.digests != digests || commit.set_block_count != blocks {
         return Err(incomplete("its families are not those that its commit record names"));
     }
@@ -415,7 +415,7 @@ fn outcome(set: &MediaSet, manifest: Manifest, parsed: Vec<Parsed>, shared: &Sha
     let (data_bytes, zero_bytes) = shared.tally.bytes();
     UnpackOutcome {
         manifest,
-        stored_bytes: parsed.iter().map(|family| family.footer.family_length).sum(),
+        stored_bytes: total(parsed.iter().map(|family| family.footer.family_length)),
         footers: parsed.into_iter().map(|family| family.footer).collect(),
         stages: shared.accounts.stages(),
         devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),

@@ -16,7 +16,7 @@ use super::restore::check_families;
 use super::set::MediaSet;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::Footer;
+use crate::media::{Footer, total};
 use crate::meter::{Account, Clock, LiveAccount};
 use crate::pool::{self, Pool};
 use crate::threads;
@@ -63,7 +63,7 @@ pub(crate) fn check_sealed(
     check_families(set, &parsed)?;
     let mut sequences = Balance::default();
     parsed.iter().for_each(|family| sequences.join(family.sequences));
-    let blocks: u64 = parsed.iter().map(|family| family.footer.block_count).sum();
+    let blocks = total(parsed.iter().map(|family| family.footer.block_count));
     (0..blocks).for_each(|number| sequences.take(weights, [number, 0, 0]));
     if !sequences.is_even() {
         let why = "its blocks are not numbered from 0 on, each number once";

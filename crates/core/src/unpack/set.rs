@@ -8,7 +8,7 @@ use super::family::Family;
 use super::parse::open_pipe;
 use crate::cipher::{DataKey, SecretKey, WrappedKey, unwrap};
 use crate::error::{Error, Result};
-use crate::media::{FamilyHeader, Manifest, SetHeader};
+use crate::media::{FamilyHeader, Manifest, SetHeader, total};
 use crate::pool::Piece;
 use crate::supply::Supply;
 
@@ -114,7 +114,7 @@ impl MediaSet {
 
     /// Bytes of all families, as far as they are known.
     pub fn stored_bytes(&self) -> u64 {
-        self.families.iter().filter_map(Family::size).sum()
+        total(self.families.iter().filter_map(Family::size))
     }
 
     pub(super) fn families_mut(&mut self) -> &mut [Family] {
@@ -201,7 +201,7 @@ fn check_commit(families: &[Family]) -> Result<()> {
             ));
         }
     }
-    let counted: u64 = families.iter().filter_map(|family| family.footer().map(|footer| footer.block_count)).sum();
+    let counted = total(families.iter().filter_map(|family| family.footer().map(|footer| footer.block_count)));
     if counted != commit.set_block_count {
         return Err(Error::incomplete(
             name(&families[0].header().set),

@@ -12,7 +12,7 @@ use crate::error::{Error, Result as JobResult};
 use crate::map_scratch::{MapScratch, units};
 use crate::media::{
     BlockHeader, BlockKind, Flaw, IndexEntry, MAX_FAMILIES, Run, RunKind, SetHeader, SetKind, StreamRecord, broken,
-    require,
+    require, total,
 };
 
 /// The sums of a set while it is unpacked; all threads share them.
@@ -248,7 +248,7 @@ impl<'a> Tally<'a> {
             sequences.join(family.sequences);
             spans.join(family.spans);
         }
-        let blocks: u64 = parsed.iter().map(|family| family.footer.block_count).sum();
+        let blocks = total(parsed.iter().map(|family| family.footer.block_count));
         (0..blocks).for_each(|number| sequences.take(self.weights, [number, 0, 0]));
         let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
         whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
@@ -277,7 +277,7 @@ impl<'a> Tally<'a> {
     /// Bytes of DATA and of ZERO runs in all streams.
     pub fn bytes(&self) -> (u64, u64) {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = |of: fn(&StreamSums) -> u64| sums.streams.iter().map(of).sum();
+        let sum = |of: fn(&StreamSums) -> u64| total(sums.streams.iter().map(of));
         (sum(|stream| stream.data), sum(|stream| stream.zero))
     }
 }

@@ -24,7 +24,7 @@ pub fn detail(fsp_flags: u32) -> Value {
 
 /// The flags in a stream's [`detail`].
 fn flags_of(stream: &ManifestStream) -> Option<u32> {
-    u32::try_from(stream.detail.as_ref()?.get(FLAGS)?.as_u64()?).ok()
+    u32::try_from(stream.detail.as_ref()?.value().get(FLAGS)?.as_u64()?).ok()
 }
 
 /// How the pages of a stream look, if it has a [`detail`].
@@ -113,7 +113,7 @@ mod tests {
             size,
             identity: identity.into(),
             base: None,
-            detail: Some(detail(flags)),
+            detail: Some(detail(flags).into()),
         }
     }
 

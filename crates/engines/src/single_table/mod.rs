@@ -123,7 +123,7 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, str
         fs::create_dir_all(&folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
     }
     let is_encrypted = |stream: &ManifestStream| {
-        let flags = stream.detail.as_ref().and_then(|detail| detail["fsp_flags"].as_u64());
+        let flags = stream.detail.as_ref().and_then(|detail| detail.value()["fsp_flags"].as_u64());
         flags.is_some_and(|flags| flags & IS_ENCRYPTED != 0)
     };
     if engine == "mysql" && streams.iter().any(is_encrypted) {

@@ -43,7 +43,7 @@ struct Detail {
 /// The texts among the streams of a set.
 pub fn texts(streams: &[ManifestStream]) -> Vec<TableText> {
     let text = |stream: &ManifestStream| {
-        let detail = stream.detail.as_ref()?.get("other_engine")?;
+        let detail = stream.detail.as_ref()?.value().get("other_engine")?.clone();
         let Detail { schema, table, engine, rows, longest_statement } = Detail::deserialize(detail).ok()?;
         let table = Table { schema, name: table, engine };
         stream.name.starts_with(FOLDER).then(|| TableText {
