@@ -87,6 +87,7 @@ mod signals;
 mod slips;
 mod small_disk;
 mod source_changes;
+mod store_answers;
 mod store_lives;
 mod tasks;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]
