@@ -94,6 +94,7 @@ mod slips;
 mod small_disk;
 mod source_changes;
 mod sqlite_sources;
+mod store_answers;
 mod store_lives;
 mod tasks;
 #[cfg(all(feature = "mysql", feature = "mariadb"))]

@@ -9,7 +9,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use object_store::azure::{AzureAuthorizer, MicrosoftAzure};
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, ReqwestConnector};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest};
 use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::signer::Method;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::azure_settings::{self, Settings};
 use super::client::Manner;
+use super::connection::Connector;
 use super::raw::{Raw, done, refused};
 use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, elements, encoded, generic};
 use super::{Control, Upload, explained};
@@ -27,6 +28,8 @@ use crate::error::Result;
 const SET_HEADER: &str = "x-ms-meta-fullbore_set";
 /// The most blocks of a blob.
 pub(super) const BLOCKS_MOST: u64 = 50_000;
+/// Bytes of the longest answer: a page of a listing has 5,000 blobs, whose names have 1,024 characters.
+const ANSWER_MOST: usize = 32 << 20;
 /// The most pages of a listing.
 const PAGES_MOST: usize = 10_000;
 
@@ -90,14 +93,15 @@ impl Azure {
     pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
         let thing = format!("az://{name}");
         let Settings { mut builder, account, endpoint } = azure_settings::read(&thing, &control.settings)?;
-        let options = manner.options_for(&manner.options, &endpoint);
-        builder =
-            builder.with_container_name(name).with_retry(manner.retry.clone()).with_client_options(options.clone());
+        let options = manner.options_for(&endpoint);
+        let connector = Connector { answer_most: ANSWER_MOST, ..manner.connector.clone() };
+        builder = builder.with_container_name(name).with_retry(manner.retry.clone());
+        builder = builder.with_client_options(options.clone()).with_http_connector(connector.clone());
         let failed = |error: StoreError| explained("open", &thing, &error);
         let signs = !azure_settings::is_anonymous(&control.settings);
         Ok(Self {
             store: builder.build().map_err(failed)?,
-            client: ReqwestConnector::default().connect(&options).map_err(failed)?,
+            client: connector.connect(&options).map_err(failed)?,
             account,
             address: format!("{}/{name}", endpoint.trim_end_matches('/')),
             signs,

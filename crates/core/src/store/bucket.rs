@@ -10,14 +10,15 @@ use futures_util::StreamExt;
 use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetResult, ObjectStoreExt, PutMode, PutPayload,
-    RetryConfig,
+    BackoffConfig, Error as StoreError, GetOptions, GetResult, ListResult, ObjectMeta, ObjectStoreExt, PutMode,
+    PutPayload, RetryConfig,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Manner, SET};
-use super::endure::{Endurance, Tried, jittered, may_pass};
+use super::connection::Connector;
+use super::endure::{Endurance, Tried, jittered, may_pass, stays};
 use super::failure::{has_no_multipart, is_absent};
 use super::signed::UploadedPart;
 use super::{Control, cut_off, explained, in_the_end, multipart};
@@ -35,6 +36,12 @@ const ALL_RETRIES: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long it may take to be connected.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Bytes of the longest answer that is read, other than a range of an object. A page of a listing has 1,000 keys of 1,024 bytes, which may be escaped.
+const ANSWER_MOST: usize = 8 << 20;
+/// Bytes of memory that a listing may take, and what each of its objects takes besides its key.
+const LISTING_MOST: usize = 256 << 20;
+const LISTED: usize = 64;
 
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
@@ -109,7 +116,9 @@ where
     loop {
         match once().await {
             // What the network or the store did not let through; anything else stays as it is.
-            Err(StoreError::Generic { .. }) if begun.elapsed() + pause < patience / ONE_TRY => {
+            Err(error @ StoreError::Generic { .. })
+                if !stays(&error) && begun.elapsed() + pause < patience / ONE_TRY =>
+            {
                 tokio::time::sleep(pause).await;
             }
             done => return done,
@@ -141,13 +150,38 @@ where
 fn manner(patience: Duration) -> Manner {
     let one_try = patience / ONE_TRY;
     Manner {
-        options: ClientOptions::new().with_timeout(one_try).with_connect_timeout(one_try.min(CONNECT)),
+        connector: Connector {
+            one_try,
+            connect: one_try.min(CONNECT),
+            certificates: Vec::new(),
+            answer_most: ANSWER_MOST,
+        },
         retry: RetryConfig {
             backoff: BackoffConfig::default(),
             max_retries: RETRIES,
             retry_timeout: patience / ALL_RETRIES,
         },
     }
+}
+
+fn listed(object: ObjectMeta) -> Listed {
+    let modified = object.last_modified.timestamp_micros();
+    Listed { key: object.location.into(), size: object.size, modified }
+}
+
+/// Bytes of memory that a page of a listing takes; each page takes some, also an empty one.
+fn held_by(page: &ListResult) -> usize {
+    let keys = page.objects.iter().map(|object| object.location.as_ref().len() + LISTED);
+    let prefixes = page.common_prefixes.iter().map(|prefix| prefix.as_ref().len() + LISTED);
+    LISTED + keys.chain(prefixes).sum::<usize>()
+}
+
+fn endless(url: &str) -> Error {
+    Error::refused(
+        url,
+        format!("cannot list it: the store's listing has no end, or is larger than {} MiB", LISTING_MOST >> 20),
+        "use a prefix for each repository; otherwise do not trust this store",
+    )
 }
 
 impl Bucket {
@@ -347,18 +381,34 @@ impl Bucket {
 
     /// The objects whose keys begin with `prefix` and have no further `/`.
     pub fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
-        let path =
-            if prefix.trim_end_matches('/').is_empty() { None } else { Some(self.path(prefix.trim_end_matches('/'))?) };
+        let directory = match prefix.trim_end_matches('/') {
+            "" => String::new(),
+            directory => format!("{}/", self.path(directory)?),
+        };
         self.ask(prefix, async {
-            let once = || self.client.objects().list_with_delimiter(path.as_ref());
-            let found = persistently(self.control.patience, once).await;
-            let found = found.map_err(|error| explained("list", &self.url(prefix), &error))?;
-            let listed = found.objects.into_iter().map(|object| Listed {
-                key: object.location.to_string(),
-                size: object.size,
-                modified: object.last_modified.timestamp_micros(),
-            });
-            Ok(listed.collect())
+            let (mut found, mut held, mut token) = (Vec::new(), 0, None);
+            loop {
+                let once = || self.client.page(&directory, token.clone());
+                let page = persistently(self.control.patience, once).await;
+                let page = page.map_err(|error| explained("list", &self.url(prefix), &error))?;
+                held += held_by(&page.result);
+                found.extend(page.result.objects.into_iter().map(listed));
+                match page.page_token {
+                    None => return Ok(found),
+                    next if held > LISTING_MOST || next == token => return Err(endless(&self.url(prefix))),
+                    next => token = next,
+                }
+            }
+        })
+    }
+
+    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`.
+    pub fn has_objects_below(&self, prefix: &str) -> Result<bool> {
+        self.ask(prefix, async {
+            let once = || self.client.page(prefix, None);
+            let page = persistently(self.control.patience, once).await;
+            let page = page.map_err(|error| explained("list", &self.url(prefix), &error))?;
+            Ok(!page.result.objects.is_empty() || !page.result.common_prefixes.is_empty())
         })
     }
 

@@ -1,5 +1,6 @@
 //! What differs between the services that keep objects. Reading, listing and small objects are the same in all of them.
 
+use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::signer::Method;
@@ -10,6 +11,7 @@ use object_store::{
 use super::Control;
 #[cfg(feature = "azure")]
 use super::azure::Azure;
+use super::connection::Connector;
 use super::failure::is_absent;
 #[cfg(feature = "gcs")]
 use super::google::Google;
@@ -25,14 +27,14 @@ pub(super) const SET: &str = "fullbore-set";
 /// How connections are made and requests tried again, in all services.
 pub(super) struct Manner {
     pub retry: RetryConfig,
-    pub options: ClientOptions,
+    pub connector: Connector,
 }
 
 impl Manner {
-    /// `options` as this endpoint needs them: whoever writes http:// means it.
-    pub fn options_for(&self, options: &ClientOptions, endpoint: &str) -> ClientOptions {
-        let plain = endpoint.to_ascii_lowercase().starts_with("http://");
-        if plain { options.clone().with_allow_http(true) } else { options.clone() }
+    /// The options of a client of this endpoint: whoever writes http:// means it.
+    pub fn options_for(&self, endpoint: &str) -> ClientOptions {
+        let (options, plain) = (self.connector.options(), endpoint.to_ascii_lowercase().starts_with("http://"));
+        if plain { options.with_allow_http(true) } else { options }
     }
 }
 
@@ -72,6 +74,20 @@ impl Client {
             Self::Azure(azure) => &azure.store,
             #[cfg(feature = "gcs")]
             Self::Google(google) => &google.store,
+        }
+    }
+
+    /// A page of a listing: the objects whose keys begin with `prefix` and have no further `/`, from `token` on.
+    pub async fn page(&self, prefix: &str, token: Option<String>) -> object_store::Result<PaginatedListResult> {
+        let delimiter = Some("/".into());
+        let options = PaginatedListOptions { delimiter, page_token: token, ..PaginatedListOptions::default() };
+        let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+        match self {
+            Self::S3(s3) => s3.store.list_paginated(prefix, options).await,
+            #[cfg(feature = "azure")]
+            Self::Azure(azure) => azure.store.list_paginated(prefix, options).await,
+            #[cfg(feature = "gcs")]
+            Self::Google(google) => google.store.list_paginated(prefix, options).await,
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use object_store::Error as StoreError;
 
+use super::connection::{REDIRECTS, TOO_LONG};
+use super::failure::whole_text;
 use super::{Control, explained, silent};
 use crate::error::{Error, Result};
 
@@ -42,20 +44,22 @@ impl<T> Tried<T> {
     }
 }
 
+/// True for what a store says in the same way each time: that it is elsewhere, or more than anybody reads.
+pub(super) fn stays(error: &StoreError) -> bool {
+    let text = whole_text(error);
+    text.contains(REDIRECTS) || text.contains(TOO_LONG)
+}
+
 /// True for what may be gone the next time: no connection, no answer, or one that says so.
 fn is_away(error: &StoreError) -> bool {
-    let StoreError::Generic { source, .. } = error else { return false };
-    let mut text = source.to_string();
-    let mut cause = source.source();
-    while let Some(error) = cause {
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let StoreError::Generic { .. } = error else { return false };
+    let text = whole_text(error);
     match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
         Some((code, _)) => LATER.contains(&code),
         // Nobody's connection is trusted later that is not now, and a name or a key does not appear by itself.
         None => {
-            !["certificate", "/latest/api/token", "performing token request"].iter().any(|word| text.contains(word))
+            let never = ["certificate", "/latest/api/token", "performing token request", REDIRECTS, TOO_LONG];
+            !never.iter().any(|word| text.contains(word))
         }
     }
 }

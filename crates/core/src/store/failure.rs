@@ -2,6 +2,7 @@
 
 use object_store::Error as StoreError;
 
+use super::connection::{REDIRECTS, TOO_LONG};
 use super::words;
 use crate::error::Error;
 
@@ -144,6 +145,9 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     let said = |between: &str| {
         text.split_once(&format!("<{between}>"))?.1.split_once(&format!("</{between}>")).map(|(words, _)| words)
     };
+    if let Some(elsewhere) = elsewhere(action, thing, &text) {
+        return elsewhere;
+    }
     // These say nothing: the message does.
     let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
     if let Some((_, why, hint)) = words::of(thing)
@@ -173,6 +177,23 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     Error::refused(thing, format!("cannot {action} it: {words}"), hint)
 }
 
+/// The error of a request whose answer leads elsewhere or has no end: nobody follows it.
+fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
+    let said = |mark: &str| Some(format!("{mark}{}", text.split_once(mark)?.1));
+    if let Some(words) = said(REDIRECTS) {
+        let why = format!("cannot {action} it: {}, and nothing was sent there", shortened(&words));
+        let hint = match thing.split_once("://") {
+            Some(("az", _)) => "if you trust that host, set AZURE_STORAGE_ENDPOINT to it",
+            Some(("gs", _)) => "if you trust that host, set GOOGLE_BASE_URL to it",
+            _ => "if you trust that host, set AWS_ENDPOINT_URL to it, or AWS_REGION to the bucket's region",
+        };
+        return Some(Error::refused(thing, why, hint));
+    }
+    let words = said(TOO_LONG)?;
+    let why = format!("cannot {action} it: {}", shortened(&words));
+    Some(Error::refused(thing, why, "look at what answers at the endpoint: it does not answer as a store does"))
+}
+
 /// True where there is no such object. Stores answer in the same way about much else that they do not find: a bucket, an account.
 pub(super) fn is_absent(error: &StoreError) -> bool {
     let StoreError::NotFound { .. } = error else { return false };
@@ -195,7 +216,7 @@ pub(crate) fn cut_off(device: &str, end: u64) -> Error {
 }
 
 /// The error and all its causes in one line. No request's headers are in them, and so no key.
-fn whole_text(error: &StoreError) -> String {
+pub(super) fn whole_text(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -5,7 +5,7 @@
 //! Public sources: Cloud Storage documentation, XML API (Initiate a multipart upload, Object upload part, List multipart uploads,
 //! List parts, x-goog-hash), "Multipart uploads", "Request preconditions".
 
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, ReqwestConnector};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
@@ -70,12 +70,13 @@ impl Google {
             builder = if has_keys { builder } else { builder.with_bearer_token("none") };
         }
         let address = builder.get_config_value(&GoogleConfigKey::BaseUrl).unwrap_or_else(|| ADDRESS.to_owned());
-        let options = manner.options_for(&manner.options, &address);
-        builder = builder.with_bucket_name(name).with_retry(manner.retry.clone()).with_client_options(options.clone());
+        let options = manner.options_for(&address);
+        builder = builder.with_bucket_name(name).with_retry(manner.retry.clone());
+        builder = builder.with_client_options(options.clone()).with_http_connector(manner.connector.clone());
         let failed = |error: StoreError| explained("open", &thing, &error);
         Ok(Self {
             store: builder.build().map_err(failed)?,
-            client: ReqwestConnector::default().connect(&options).map_err(failed)?,
+            client: manner.connector.connect(&options).map_err(failed)?,
             address: format!("{}/{}", address.trim_end_matches('/'), encoded(name)),
         })
     }

@@ -9,6 +9,7 @@ mod azure;
 mod azure_settings;
 mod bucket;
 mod client;
+mod connection;
 mod endure;
 mod failure;
 #[cfg(feature = "gcs")]

@@ -9,11 +9,13 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::signer::Method;
 use object_store::{
-    Attribute, Attributes, Certificate, ClientOptions, Error as StoreError, HeaderMap, HeaderValue,
-    PutMultipartOptions, PutPayload, TagSet,
+    Attribute, Attributes, ClientOptions, Error as StoreError, HeaderMap, HeaderValue, PutMultipartOptions, PutPayload,
+    TagSet,
 };
+use reqwest::Certificate;
 
 use super::client::{Manner, SET};
+use super::connection::Connector;
 use super::object_options::{Encryption, ObjectLock, ObjectOptions};
 use super::signed::{Answer, Manners, Signed};
 use super::{Control, explained, multipart, profile};
@@ -40,6 +42,7 @@ pub(super) struct S3 {
     /// What is asked for with each object: by an option, or by the environment.
     pub encryption: Option<Encryption>,
     pub parts_most: u64,
+    connector: Connector,
     options: ClientOptions,
     manners: Manners,
     /// `AWS_SKIP_SIGNATURE`: whoever asks is nobody.
@@ -64,13 +67,15 @@ impl S3 {
         }
         let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
         let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key)).unwrap_or_default();
-        let options = manner.options_for(&trusting(manner.options.clone(), control)?, &endpoint);
+        let options = manner.options_for(&endpoint);
+        let connector = Connector { certificates: trusted(control)?, ..manner.connector.clone() };
         let encryption = encryption(control)?;
         for (name, value) in encryption.iter().flat_map(encryption_settings) {
             let key = name.parse::<AmazonS3ConfigKey>().map_err(|error| explained("open", &thing, &error))?;
             builder = builder.with_config(key, value);
         }
         builder = builder.with_bucket_name(name).with_client_options(options.clone());
+        builder = builder.with_http_connector(connector.clone());
         let says = |key: AmazonS3ConfigKey, word: &str| builder.get_config_value(&key).as_deref() == Some(word);
         let manners = Manners {
             region: builder.get_config_value(&AmazonS3ConfigKey::Region),
@@ -87,7 +92,7 @@ impl S3 {
         let known = PARTS_MOST_AT.iter().find(|(host, _)| host_of(&endpoint).ends_with(host)).map(|(_, parts)| *parts);
         let parts_most = control.objects.max_parts.or(known).unwrap_or(PARTS_MOST);
         let signed = Mutex::default();
-        Ok(Self { store, beginning, builder, encryption, parts_most, options, manners, anonymous, signed })
+        Ok(Self { store, beginning, builder, encryption, parts_most, connector, options, manners, anonymous, signed })
     }
 
     /// Who begins objects that get this lock.
@@ -155,7 +160,7 @@ impl S3 {
         if let Some(signed) = &*signed {
             return Ok(Arc::clone(signed));
         }
-        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.options, self.manners.clone())?))))
+        Ok(Arc::clone(signed.insert(Arc::new(Signed::new(&self.connector, &self.options, self.manners.clone())?))))
     }
 }
 
@@ -170,7 +175,7 @@ fn saying(builder: &AmazonS3Builder, options: &ClientOptions, lock: Option<&Obje
 const CA_BUNDLE_MAX: usize = 4 << 20;
 
 /// Whom to trust besides the authorities that the machine trusts.
-fn trusting(mut options: ClientOptions, control: &Control) -> Result<ClientOptions> {
+fn trusted(control: &Control) -> Result<Vec<Certificate>> {
     if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
         let pem = read_whole(std::path::Path::new(path), CA_BUNDLE_MAX)
             .map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
@@ -183,11 +188,9 @@ fn trusting(mut options: ClientOptions, control: &Control) -> Result<ClientOptio
                 "name a file with certificates in PEM form",
             ));
         }
-        for certificate in certificates {
-            options = options.with_root_certificate(certificate);
-        }
+        return Ok(certificates);
     }
-    Ok(options)
+    Ok(Vec::new())
 }
 
 /// What is asked for by an option, or by the environment.

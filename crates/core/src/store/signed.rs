@@ -7,20 +7,17 @@
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use bytes::Bytes;
-use futures_util::StreamExt;
 use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AwsAuthorizer};
-use object_store::client::{HttpClient, HttpConnector, HttpRequest, ReqwestConnector};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest};
 use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 use object_store::{ClientOptions, Error as StoreError, HeaderMap, PutPayload};
 
+use super::connection::Connector;
 use super::multipart::{CHECKSUM, crc32c_of, read_checksum, shown};
 use super::raw::Raw;
 
-/// The longest answer that is read, in bytes: a page of a thousand uploads or parts is well below.
-const ANSWER_MOST: usize = 8 << 20;
 /// The most pages of a listing: a store that never ends it is not followed for ever.
 const PAGES_MOST: usize = 10_000;
 
@@ -90,8 +87,8 @@ pub(super) struct Signed {
 }
 
 impl Signed {
-    pub fn new(options: &ClientOptions, manners: Manners) -> object_store::Result<Self> {
-        Ok(Self { client: ReqwestConnector::default().connect(options)?, manners })
+    pub fn new(connector: &Connector, options: &ClientOptions, manners: Manners) -> object_store::Result<Self> {
+        Ok(Self { client: connector.connect(options)?, manners })
     }
 
     /// One try. What went wrong on the way, and what the store may answer otherwise next time, is [`StoreError::Generic`].
@@ -169,14 +166,7 @@ fn sha256(payload: &PutPayload) -> digest::Digest {
 pub(super) async fn answer(client: &HttpClient, request: HttpRequest) -> object_store::Result<Answer> {
     let response = client.execute(request).await.map_err(generic)?;
     let (parts, body) = response.into_parts();
-    let (mut bytes, mut stream) = (Vec::new(), body.bytes_stream());
-    while let Some(more) = stream.next().await {
-        let more: Bytes = more.map_err(generic)?;
-        if bytes.len() + more.len() > ANSWER_MOST {
-            return Err(generic("the store's answer is longer than any that it should give"));
-        }
-        bytes.extend_from_slice(&more);
-    }
+    let bytes = body.bytes().await.map_err(generic)?;
     let answer = Answer {
         status: parts.status.as_u16(),
         headers: parts.headers,

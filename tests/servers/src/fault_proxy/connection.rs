@@ -103,12 +103,26 @@ impl<'a> Connection<'a> {
                     self.forward(&head, framing, None)?;
                     self.answer(&request, &mut |_| Ok(true))?;
                 } else {
-                    self.invite(&head)?;
-                    let state = self.state;
-                    each_piece(&mut self.client, framing, &mut |_| Ok(!state.stopped()))?;
+                    self.ignore(&head, framing)?;
                 }
                 self.refuse(&request, status, code, retry_after)?;
                 Ok(if head.closes() { Next::Close } else { Next::Open })
+            }
+            Fault::Redirect { status, to } => {
+                self.ignore(&head, framing)?;
+                let Request { path, query, .. } = &request;
+                let more = format!("Location: {to}{path}?{query}\r\nx-amz-bucket-region: elsewhere-7\r\n");
+                self.tell(&request, status, &more, "")?;
+                Ok(if head.closes() { Next::Close } else { Next::Open })
+            }
+            Fault::Answer { body } => {
+                self.ignore(&head, framing)?;
+                self.tell(&request, 200, "Content-Type: application/xml\r\n", body)?;
+                Ok(if head.closes() { Next::Close } else { Next::Open })
+            }
+            Fault::Flood { status } => {
+                self.ignore(&head, framing)?;
+                self.flood(&request, status)
             }
             Fault::Truncate => self.pass(&request, &head, framing, Passing::Half).map(|_| Next::Close),
             Fault::Duplicate(which) => self.twice(which, &request, &head, framing),
@@ -163,6 +177,14 @@ impl<'a> Connection<'a> {
         if head.waits_for_invitation() {
             self.client.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
+        Ok(())
+    }
+
+    /// Takes a request of which the store hears nothing.
+    fn ignore(&mut self, head: &Head, framing: Framing) -> io::Result<()> {
+        self.invite(head)?;
+        let state = self.state;
+        each_piece(&mut self.client, framing, &mut |_| Ok(!state.stopped()))?;
         Ok(())
     }
 
@@ -283,7 +305,14 @@ impl<'a> Connection<'a> {
         Ok(if last || asked.closes() { Next::Close } else { Next::Open })
     }
 
-    /// An answer that is not the store's.
+    /// An answer that is not the store's, with more headers.
+    fn tell(&mut self, request: &Request, status: u16, headers: &str, body: &str) -> io::Result<()> {
+        self.state.answered(request.number, None, Some(status));
+        let answer = format!("HTTP/1.1 {status} Told\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+        self.client.get_mut().write_all(answer.as_bytes())
+    }
+
+    /// An error that is not the store's.
     fn refuse(&mut self, request: &Request, status: u16, code: &str, retry_after: Option<u32>) -> io::Result<()> {
         let Request { number, method, path, .. } = request;
         let retry = retry_after.map_or(String::new(), |seconds| format!("Retry-After: {seconds}\r\n"));
@@ -300,6 +329,20 @@ impl<'a> Connection<'a> {
         self.state.answered(*number, None, Some(status));
         let body = if method == "HEAD" { "" } else { &body };
         self.client.get_mut().write_all(format!("{head}{body}").as_bytes())
+    }
+
+    /// An answer without an end, until the client goes away; how much of it was sent is in the record.
+    fn flood(&mut self, request: &Request, status: u16) -> io::Result<Next> {
+        self.state.answered(request.number, None, Some(status));
+        let mut client = self.client.get_ref().clone();
+        client
+            .write_all(format!("HTTP/1.1 {status} Flood\r\nContent-Type: application/xml\r\n\r\n<Error>").as_bytes())?;
+        let piece = [b'x'; 64 * 1024];
+        while !self.state.stopped() {
+            self.state.giving(request.number, piece.len());
+            client.write_all(&piece)?;
+        }
+        Ok(Next::Close)
     }
 
     /// Leaves everything as it is until the client goes away or the proxy ends.

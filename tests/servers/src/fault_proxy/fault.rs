@@ -111,6 +111,23 @@ pub enum Fault {
         /// Whether the store has done it all the same.
         done: bool,
     },
+    /// The store hears nothing of it, and the client is told to ask elsewhere.
+    Redirect {
+        /// The HTTP status, such as 307.
+        status: u16,
+        /// `http://127.0.0.1:PORT`: the path and the query are added.
+        to: String,
+    },
+    /// The store hears nothing of it, and this is what the client is told, with the status 200.
+    Answer {
+        /// The body.
+        body: &'static str,
+    },
+    /// The store hears nothing of it, and the answer never ends.
+    Flood {
+        /// The HTTP status.
+        status: u16,
+    },
     /// The connection is closed in an orderly way after half of the answer's body (without one: of its head).
     Truncate,
     /// The store gets it twice, one after the other.
@@ -151,6 +168,9 @@ impl Fault {
             Self::Reset(_) => "reset",
             Self::Stall(_) => "stall",
             Self::Error { .. } => "error",
+            Self::Redirect { .. } => "redirect",
+            Self::Answer { .. } => "answer",
+            Self::Flood { .. } => "flood",
             Self::Truncate => "truncate",
             Self::Duplicate(_) => "duplicate",
             Self::FlipAnswer(_) => "flip answer",

@@ -1,0 +1,181 @@
+//! How requests travel: no redirect is followed, no request says where it comes from, and an answer has a bound.
+//!
+//! Where a store redirects to, nobody has named: it gets no token, no signature and no data. The user says where the store is.
+//!
+//! Public sources: RFC 9110 ("Redirection 3xx", "Referer"); Amazon S3 User Guide ("Making requests", request redirection and `x-amz-bucket-region`).
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions, HeaderMap};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Certificate, Url, redirect};
+
+/// How errors begin that say where a store redirects to, and that an answer is too long. Neither passes by itself.
+pub(super) const REDIRECTS: &str = "the store redirects to ";
+pub(super) const TOO_LONG: &str = "the store's answer is longer than ";
+/// How long it may take to be connected to a service that tells an instance its role: where there is none, nobody answers.
+const CONNECT_TO_METADATA: Duration = Duration::from_secs(1);
+/// Characters of a host or a region that are shown.
+const SHOWN_MOST: usize = 255;
+
+/// Makes connections.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    /// How long one try may take.
+    pub one_try: Duration,
+    /// How long it may take to be connected.
+    pub connect: Duration,
+    /// Whom to trust besides the authorities that the machine trusts.
+    pub certificates: Vec<Certificate>,
+    /// Bytes of the longest answer that is read, other than a range of an object.
+    pub answer_most: usize,
+}
+
+impl Connector {
+    /// The options of clients that connect by it: what the crate reads of them, and what [`HttpConnector::connect`] does.
+    pub fn options(&self) -> ClientOptions {
+        ClientOptions::new().with_timeout(self.one_try).with_connect_timeout(self.connect)
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let says = |key| options.get_config_value(&key);
+        let own =
+            says(ClientConfigKey::ConnectTimeout) == self.options().get_config_value(&ClientConfigKey::ConnectTimeout);
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("fullbore/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .tls_certs_merge(self.certificates.iter().cloned())
+            .timeout(self.one_try)
+            .connect_timeout(if own { self.connect } else { self.connect.min(CONNECT_TO_METADATA) })
+            .http1_only()
+            .dns_resolver(AnyAddress)
+            .https_only(says(ClientConfigKey::AllowHttp).as_deref() != Some("true"))
+            .build();
+        let client = client.map_err(|error| super::signed::generic(error.without_url()))?;
+        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), answer_most: self.answer_most }))
+    }
+}
+
+/// Sends requests, and refuses answers that lead elsewhere or have no end.
+#[derive(Debug)]
+struct Bounded {
+    client: HttpClient,
+    answer_most: usize,
+}
+
+impl HttpService for Bounded {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move {
+            let from = request.uri().to_string();
+            // Ranges of objects have the lengths that were asked for, which is checked where they are read.
+            let range = request.headers().contains_key("range");
+            let (parts, body) = self.client.execute(request).await?.into_parts();
+            if parts.status.is_redirection() && parts.status.as_u16() != 304 {
+                return Err(HttpError::new(HttpErrorKind::Unknown, Redirected::of(&from, &parts.headers)));
+            }
+            let body = if range && parts.status.as_u16() == 206 { body } else { bounded(body, self.answer_most) };
+            Ok(HttpResponse::from_parts(parts, body))
+        })
+    }
+}
+
+fn bounded(body: HttpResponseBody, most: usize) -> HttpResponseBody {
+    HttpResponseBody::new(Limited::new(body, most).map_err(move |error| match error.downcast::<HttpError>() {
+        Ok(error) => *error,
+        Err(_) => HttpError::new(HttpErrorKind::Unknown, io::Error::other(format!("{TOO_LONG}{} MiB", most >> 20))),
+    }))
+}
+
+/// Where a store redirects to.
+#[derive(Debug)]
+struct Redirected {
+    /// Scheme, host and port; nothing where the store does not say.
+    to: Option<String>,
+    /// The region of the bucket, as S3 tells it.
+    region: Option<String>,
+}
+
+impl Redirected {
+    fn of(from: &str, headers: &HeaderMap) -> Self {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let to = text("location").and_then(|location| Url::parse(from).ok()?.join(location).ok());
+        // Its path and query may hold what the request was signed with.
+        let to = to.and_then(|to| {
+            let port = to.port().map_or(String::new(), |port| format!(":{port}"));
+            Some(format!("{}://{}{port}", to.scheme(), to.host_str()?))
+        });
+        Self { to: to.map(|to| shown(&to)), region: text("x-amz-bucket-region").map(shown) }
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().filter(|letter| letter.is_ascii_graphic()).take(SHOWN_MOST).collect()
+}
+
+impl fmt::Display for Redirected {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{REDIRECTS}{}", self.to.as_deref().unwrap_or("another endpoint"))?;
+        self.region.as_ref().map_or(Ok(()), |region| write!(to, " (the bucket's region is {region})"))
+    }
+}
+
+impl Error for Redirected {}
+
+/// The addresses of a host in any order: a store's name leads to many machines, and all are to be used.
+struct AnyAddress;
+
+impl Resolve for AnyAddress {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let mut keyed: Vec<_> = found.into_iter().map(|address| (uuid::Uuid::new_v4(), address)).collect();
+            keyed.sort_unstable();
+            Ok(Box::new(keyed.into_iter().map(|(_, address)| address)) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_named_by_its_host_and_the_bucket_s_region_and_by_nothing_of_its_path() {
+        let said = |location: Option<&str>, region: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("location", location), ("x-amz-bucket-region", region)] {
+                value.map(|value| headers.insert(name, value.parse().unwrap()));
+            }
+            Redirected::of("https://s3.amazonaws.com/b/k?sig=SECRET", &headers).to_string()
+        };
+        assert_eq!(
+            said(Some("https://u:p@b.s3.eu-west-1.amazonaws.com/k?sig=SECRET"), Some("eu-west-1")),
+            "the store redirects to https://b.s3.eu-west-1.amazonaws.com (the bucket's region is eu-west-1)"
+        );
+        assert_eq!(said(Some("//other:81/k"), None), "the store redirects to https://other:81");
+        assert_eq!(said(Some("/elsewhere"), None), "the store redirects to https://s3.amazonaws.com");
+        for none in [None, Some(""), Some("http://"), Some("data:,x")] {
+            let said = said(none, None);
+            assert!(said.starts_with(REDIRECTS) && !said.contains("SECRET"), "{said}");
+        }
+    }
+}
