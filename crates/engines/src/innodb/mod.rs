@@ -3,6 +3,7 @@
 //! Pure: bytes in, checked values out. `docs/engines/mariadb-hot-copy.md` says where each fact comes from.
 
 pub mod damage;
+pub mod extents;
 pub mod page;
 pub mod suspects;
 pub mod tablespace;
