@@ -1,6 +1,7 @@
 //! Who conducts a hot copy: takes the stages, says what is to be read, and follows the redo log beside it. Reading is done by others.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +15,7 @@ use fullbore_core::{Error, Result};
 
 use super::files::{CopiedFile, FileKind};
 use super::listing::{list, list_late};
-use super::lost::Short;
+use super::lost::{Judged, Short, Unfinished};
 use super::missing;
 use super::other_files::{OtherFiles, Round};
 use super::places::Places;
@@ -79,7 +80,7 @@ pub(super) fn conduct(
         end.zip(still).ok_or(Error::Halted)
     })?;
     let mut files = still.files;
-    let damaged = work.all_damaged(&files, &still.short);
+    let Judged { damaged, warning } = work.judge(&files, &still.short, &still.unfinished);
     copier.stop_at(&damaged)?;
     files.push(CopiedFile {
         number: LOG,
@@ -103,7 +104,7 @@ pub(super) fn conduct(
         torn_pages: work.torn.load(Ordering::Relaxed),
         damaged,
         elapsed: started.elapsed(),
-        warnings: still.warnings,
+        warnings: still.warnings.into_iter().chain(warning).collect(),
     })
 }
 
@@ -176,6 +177,7 @@ struct Still {
     tablespaces_while_blocked: u64,
     others: Round,
     short: Vec<Short>,
+    unfinished: Unfinished,
     warnings: Vec<String>,
 }
 
@@ -226,6 +228,9 @@ impl Copier<'_> {
         // The lock is not asked after here: every statement that follows would fail without it.
         let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, &|| Ok(()))?;
         self.stop_at(&self.work.damaged())?;
+        // No ALTER TABLE can end before the redo log does.
+        let nothing = || Unfinished::In(HashSet::new());
+        let unfinished = if self.work.is_suspecting() { Unfinished::ask(stages.server()) } else { nothing() };
         let early = others.copy_changed(&listing.others, Settles::WithoutDdl)?;
         halt.check()?;
         stages.enter(Stage::BlockCommit)?;
@@ -240,7 +245,16 @@ impl Copier<'_> {
         let short = tablespaces.short();
         let files = tablespaces.into_copied().chain(others.into_copied()).collect();
         let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
-        Ok(Still { files, position, blocked, tablespaces_while_blocked, others, short, warnings: listing.warnings })
+        Ok(Still {
+            files,
+            position,
+            blocked,
+            tablespaces_while_blocked,
+            others,
+            short,
+            unfinished,
+            warnings: listing.warnings,
+        })
     }
 
     /// A page that stays damaged ends the copy, unless it was asked to go on.

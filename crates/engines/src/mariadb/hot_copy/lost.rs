@@ -1,12 +1,13 @@
 //! Pages that have lost their content: zero although the tablespace uses them, or behind the end of their file.
 //!
 //! A page may be zero, and a file short, because the redo log still has what belongs there. So both are only suspected while files are
-//! read, and judged when the log is complete.
+//! read, and judged when the log is complete. What the server itself has left unfinished only the server can tell.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::files::CopiedFile;
+use super::statements::Statements;
 use super::work::FileNumber;
 use crate::innodb::damage::DamagedPage;
 use crate::innodb::extents::Layout;
@@ -50,6 +51,51 @@ pub struct Short {
     pub undo: bool,
 }
 
+/// Where pages may be in use that the server never wrote: it takes pages for an index before it fills them, and one that was killed
+/// meanwhile leaves them so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfinished {
+    /// In these tablespaces: each has an index that is not complete.
+    In(HashSet<u32>),
+    /// Anywhere: the server still rolls back what a crash ended.
+    Anywhere,
+    /// The account may not ask.
+    Unknown,
+}
+
+impl Unfinished {
+    /// Asks the server, while DDL is blocked.
+    pub fn ask(server: &mut dyn Statements) -> Self {
+        let back = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id = 0 AND trx_state = 'ROLLING BACK'";
+        // The name of such an index is shown with a question mark before it.
+        let indexes = "SELECT DISTINCT SPACE FROM information_schema.INNODB_SYS_INDEXES WHERE NAME LIKE '?%'";
+        let answers = server.execute(back).and_then(|back| Ok((back, server.execute(indexes)?)));
+        let Ok((back, indexes)) = answers else { return Self::Unknown };
+        if back.first().and_then(|row| row.number(0)) != Some(0) {
+            return Self::Anywhere;
+        }
+        let spaces = indexes.iter().filter_map(|row| u32::try_from(row.number(0)?).ok());
+        Self::In(spaces.collect())
+    }
+
+    fn holds(&self, space: u32) -> bool {
+        match self {
+            Self::In(spaces) => spaces.contains(&space),
+            Self::Anywhere => true,
+            Self::Unknown => false,
+        }
+    }
+}
+
+/// What became of the suspicions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Lost pages.
+    pub damaged: Vec<DamagedPage>,
+    /// Of pages that may be lost or unfinished, where the account may not ask.
+    pub warning: Option<String>,
+}
+
 /// What is suspected so far. Called by all readers.
 #[derive(Default)]
 pub struct LostPages(Mutex<Vec<Run>>);
@@ -72,26 +118,52 @@ impl LostPages {
         }
     }
 
+    /// Whether there is any suspicion.
+    pub fn is_suspecting(&self) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// The damage among what was suspected, once the log is complete; at most `most` pages.
-    pub fn judge(&self, touched: &Touched, files: &[CopiedFile], short: &[Short], most: usize) -> Vec<DamagedPage> {
+    pub fn judge(
+        &self,
+        touched: &Touched,
+        files: &[CopiedFile],
+        short: &[Short],
+        unfinished: &Unfinished,
+        most: usize,
+    ) -> Judged {
         let names: HashMap<FileNumber, &str> = files.iter().map(|file| (file.number, file.name.as_str())).collect();
         let mut damaged: Vec<DamagedPage> =
             short.iter().filter_map(|short| missing(short, touched)).take(most).collect();
+        let mut zero = Vec::new();
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         runs.sort_by_key(|run| (run.owner.file, run.first));
-        for run in &runs {
+        for run in runs.iter().filter(|run| !unfinished.holds(run.owner.space)) {
             // A file that is not in the copy in the end was dropped, or copied again.
             let Some(name) = names.get(&run.owner.file) else { continue };
             let pages = (run.first..=run.first + (run.count - 1)).filter(|page| !excused(&run.owner, *page, touched));
-            let named = pages.map(|page| DamagedPage {
-                file: (*name).to_owned(),
-                page: page.into(),
-                why: Fault::Zero.to_string(),
-            });
-            damaged.extend(named.take(most.saturating_sub(damaged.len())));
+            let why = Fault::Zero.to_string();
+            let named = pages.map(|page| DamagedPage { file: (*name).to_owned(), page: page.into(), why: why.clone() });
+            zero.extend(named.take(most.saturating_sub(damaged.len() + zero.len())));
         }
-        damaged
+        if *unfinished == Unfinished::Unknown {
+            return Judged { damaged, warning: unclear(&zero) };
+        }
+        damaged.extend(zero);
+        Judged { damaged, warning: None }
     }
+}
+
+/// The warning of zero pages that nobody can judge.
+fn unclear(zero: &[DamagedPage]) -> Option<String> {
+    let first = zero.first()?;
+    Some(format!(
+        "{} pages are all zero, but their tablespaces say that they are in use (page {} of `{}`): they are damaged, or a server that was \
+         killed while it added an index has left them so; an account with PROCESS lets fullbore tell",
+        zero.len(),
+        first.page,
+        first.file
+    ))
 }
 
 /// Whether the log takes care of a page that is zero and in use.
@@ -112,7 +184,7 @@ mod tests {
     use super::*;
     use crate::innodb::Dialect;
     use crate::innodb::page::PageFormat;
-    use crate::mariadb::hot_copy::FileKind;
+    use crate::mariadb::hot_copy::{FileKind, Row};
     use crate::mariadb::redo::framing::seal;
     use crate::mariadb::redo::record::{put_record, put_varint};
     use crate::mariadb::redo::ring::Ring;
@@ -155,10 +227,42 @@ mod tests {
         // The byte that says whether page 20 is in use: the one behind 150 + 24 + 20 / 4.
         log(&touched, 0x30, &[7, 0, 150 + 24 + 5], &[0]);
         log(&touched, 0x10, &[8, 10], &[]);
-        let damaged = lost.judge(&touched, &[copied(7), copied(8)], &[], 9);
+        let none = Unfinished::In(HashSet::new());
+        let damaged = lost.judge(&touched, &[copied(7), copied(8)], &[], &none, 9).damaged;
         let found: Vec<(&str, u64)> = damaged.iter().map(|page| (page.file.as_str(), page.page)).collect();
         assert_eq!(found, [("shop/7.ibd", 10), ("shop/7.ibd", 13)]);
-        assert!(damaged[0].why.contains("all zero") && lost.judge(&touched, &[copied(7)], &[], 1).len() == 1);
+        assert!(damaged[0].why.contains("all zero"));
+        assert_eq!(lost.judge(&touched, &[copied(7)], &[], &none, 1).damaged.len(), 1);
+        for unfinished in [Unfinished::In(HashSet::from([7])), Unfinished::Anywhere] {
+            assert_eq!(lost.judge(&touched, &[copied(7)], &[], &unfinished, 9), Judged::default());
+        }
+        let unclear = lost.judge(&touched, &[copied(7)], &[], &Unfinished::Unknown, 9);
+        assert!(unclear.damaged.is_empty() && unclear.warning.unwrap().contains("2 pages are all zero"));
+    }
+
+    /// A server that answers two questions, or refuses the one that says `refused`.
+    struct Answers(u64, Vec<u32>, &'static str);
+
+    impl Statements for Answers {
+        fn execute(&mut self, sql: &str) -> fullbore_core::Result<Vec<Row>> {
+            if sql.contains(self.2) {
+                return Err(fullbore_core::Error::refused("server", "needs PROCESS", ""));
+            }
+            let row = |number: u64| Row(vec![Some(number.to_string().into_bytes())]);
+            Ok(if sql.contains("INNODB_TRX") {
+                vec![row(self.0)]
+            } else {
+                self.1.iter().map(|n| row((*n).into())).collect()
+            })
+        }
+    }
+
+    #[test]
+    fn the_server_tells_what_is_unfinished() {
+        let ask = |rolling, spaces: &[u32], refused| Unfinished::ask(&mut Answers(rolling, spaces.to_vec(), refused));
+        assert_eq!(ask(0, &[20, 21], "nothing"), Unfinished::In(HashSet::from([20, 21])));
+        assert_eq!(ask(1, &[], "nothing"), Unfinished::Anywhere);
+        assert_eq!(ask(0, &[], "INDEXES"), Unfinished::Unknown);
     }
 
     #[test]
@@ -167,10 +271,10 @@ mod tests {
         let touched = Touched::new(false);
         log(&touched, 0x20, &[2, 640], &[10]);
         let files = [short(1, true), short(2, true), short(3, false)];
-        let damaged = LostPages::default().judge(&touched, &[], &files, 9);
+        let damaged = LostPages::default().judge(&touched, &[], &files, &Unfinished::Anywhere, 9).damaged;
         assert_eq!(damaged.iter().map(|page| page.file.as_str()).collect::<Vec<_>>(), ["1", "3"]);
         assert!(damaged[0].page == 300 && damaged[0].why.contains("has 896 pages"), "{damaged:?}");
-        let damaged = LostPages::default().judge(&Touched::new(true), &[], &files, 9);
+        let damaged = LostPages::default().judge(&Touched::new(true), &[], &files, &Unfinished::Anywhere, 9).damaged;
         assert_eq!(damaged.iter().map(|page| page.file.as_str()).collect::<Vec<_>>(), ["3"]);
     }
 
@@ -184,6 +288,8 @@ mod tests {
         lost.suspect(owner(2, 2), &odd, &touched);
         assert_eq!(lost.0.lock().unwrap().len(), RUNS_MAX);
         lost.suspect(owner(3, 3), &[u32::MAX], &touched);
-        assert_eq!(lost.judge(&touched, &[copied(1)], &[], 1000).len(), 1000);
+        assert!(lost.is_suspecting());
+        let none = Unfinished::In(HashSet::new());
+        assert_eq!(lost.judge(&touched, &[copied(1)], &[], &none, 1000).damaged.len(), 1000);
     }
 }

@@ -16,7 +16,7 @@ use fullbore_core::{Error, Result};
 use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
 use super::files::CopiedFile;
 use super::listing::{ListedFile, Role};
-use super::lost::{LostPages, Short};
+use super::lost::{Judged, LostPages, Short, Unfinished};
 use crate::innodb::damage::DamagedPage;
 use crate::mariadb::redo::touched::Touched;
 
@@ -172,13 +172,19 @@ impl Work {
         self.touched.get_or_init(|| touched)
     }
 
+    /// Whether pages may be lost.
+    pub fn is_suspecting(&self) -> bool {
+        self.lost.is_suspecting()
+    }
+
     /// All pages that stayed bad, and those that are lost, once the log is complete and `files` is the copy.
-    pub fn all_damaged(&self, files: &[CopiedFile], short: &[Short]) -> Vec<DamagedPage> {
+    pub fn judge(&self, files: &[CopiedFile], short: &[Short], unfinished: &Unfinished) -> Judged {
         let mut damaged = self.damaged();
-        if let Some(touched) = self.touched.get() {
-            damaged.extend(self.lost.judge(touched, files, short, NAMED_MAX.saturating_sub(damaged.len())));
-        }
-        damaged
+        let room = NAMED_MAX.saturating_sub(damaged.len());
+        let lost = self.touched.get().map(|touched| self.lost.judge(touched, files, short, unfinished, room));
+        let Judged { damaged: lost, warning } = lost.unwrap_or_default();
+        damaged.extend(lost);
+        Judged { damaged, warning }
     }
 
     /// What the system tablespace says of its further files; before any of them is copied.
