@@ -12,14 +12,12 @@ use crate::world::World;
 fn server(world: &World, kind: Kind, options: &Options) -> Server {
     let mut server = Server::start(kind, options);
     let rows = match kind {
-        Kind::Mysql9 => {
-            "WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 20000) SELECT /*+ SET_VAR(cte_max_recursion_depth=20000) */"
-        }
+        Kind::Mysql9 => "WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 20000) SELECT",
         _ => "WITH n AS (SELECT seq FROM seq_1_to_20000) SELECT",
     };
     server.sql(&format!(
         "CREATE DATABASE shop; USE shop; CREATE TABLE a (id INT PRIMARY KEY, t VARCHAR(300)) ENGINE=InnoDB; CREATE TABLE b LIKE a; \
-         INSERT INTO a {rows} seq, REPEAT(MD5(seq), 5) FROM n; INSERT INTO b SELECT * FROM a",
+         INSERT /*+ SET_VAR(cte_max_recursion_depth=20000) */ INTO a {rows} seq, REPEAT(SHA2(seq, 224), 5) FROM n; INSERT INTO b SELECT * FROM a",
     ));
     server.stop();
     server.start_again(options);
@@ -101,4 +99,25 @@ fn with_an_encrypted_redo_log_only_a_file_that_was_cut_is_found() {
     cut.set_len(100 * 16384).unwrap();
     let refused = backup(&world, &server, "--to a/").with_code(1);
     assert!(refused.err.contains("shop/b.ibd: page 100 is damaged"), "{refused}");
+}
+
+#[test]
+fn of_a_mysql_a_zero_page_among_others_and_a_file_that_was_cut_end_the_backup() {
+    let world = World::new();
+    let options = Options::new().binlog();
+    let mut server = server(&world, Kind::Mysql9, &options);
+    backup(&world, &server, "--install-clone-plugin --to b/").done();
+    let number = zero_a_page(&server, "shop/a.ibd", 16384);
+    let refused = backup(&world, &server, "--to a/").with_code(1);
+    let said = format!("shop/a.ibd: page {number} is damaged in the server's own file: it is all zero");
+    assert!(refused.err.contains(&said), "{refused}");
+    assert_eq!(world.names("a"), Vec::<String>::new());
+    backup(&world, &server, "--to a/ --continue-after-error").with_code(4).says(&["1 pages are damaged", "a.ibd"]);
+    world.run("verify --from a").with_code(4).says(&["1 pages", "shop/a.ibd"]);
+    server.stop();
+    let cut = fs::File::options().write(true).open(server.datadir().join("shop/b.ibd")).unwrap();
+    cut.set_len(100 * 16384).unwrap();
+    server.start_again(&options);
+    let refused = backup(&world, &server, "--to c/ --mkdir --continue-after-error");
+    panic!("{refused}");
 }

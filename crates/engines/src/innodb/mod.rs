@@ -4,10 +4,12 @@
 
 pub mod damage;
 pub mod extents;
+pub mod filter;
 pub mod page;
 pub mod suspects;
 pub mod tablespace;
 pub mod verify;
+pub mod zeros;
 
 mod bytes;
 #[cfg(test)]

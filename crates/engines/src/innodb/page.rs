@@ -190,6 +190,11 @@ impl PageFormat {
         Ok(Self { dialect, layout, punched, physical, logical })
     }
 
+    /// Whose variant of the format it is.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// Bytes that a page takes in the file.
     pub fn physical_size(&self) -> u32 {
         self.physical

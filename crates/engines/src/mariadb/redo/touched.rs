@@ -4,16 +4,12 @@
 //! touch, the data files hold the truth since the checkpoint. The answer is kept in a filter of fixed size: it never forgets a touch, and
 //! may take a page for touched that is not. The more the log holds, the more often that happens.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::framing;
 use super::record::{Record, records, varint};
 use crate::innodb::extents::TABLE_AT;
+use crate::innodb::filter::Filter;
 use crate::innodb::page::{PAGE_SIZE_MIN, TYPE_AT};
 
-/// Bits of the filter: 8 MiB, a part of `plan::FIXED_MEMORY`. With a million touches, 4 of 1,000 other pages count as touched; with ten
-/// millions, one of four.
-const BITS: u64 = 1 << 26;
 /// A write of more bytes into a page with a table counts as one of the whole page.
 const BYTES_MAX: u32 = 512;
 /// The subtype of an extended record that cuts a tablespace.
@@ -23,7 +19,7 @@ const WHOLE: u32 = u32::MAX;
 
 /// The filter. Written by the thread that follows the log, asked by all others.
 pub struct Touched {
-    bits: Vec<AtomicU64>,
+    filter: Filter,
     encrypted: bool,
 }
 
@@ -38,8 +34,7 @@ struct Place {
 impl Touched {
     /// Of a log. In an encrypted one nothing can be read.
     pub fn new(encrypted: bool) -> Self {
-        let words = if encrypted { 0 } else { BITS / 64 };
-        Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), encrypted }
+        Self { filter: Filter::new(encrypted), encrypted }
     }
 
     /// Whether the log can be read: in one that cannot, nothing is known of any page.
@@ -60,12 +55,12 @@ impl Touched {
     /// Whether the log makes this page anew, frees it, or writes the byte `byte` of the page `table`, which says whether it is in use.
     pub fn page(&self, space: u32, number: u32, table: u32, byte: u16) -> bool {
         let asked = [(number, 0), (table, 0), (table, byte), (WHOLE, 0)];
-        asked.into_iter().any(|(page, byte)| self.holds(space, page, byte))
+        asked.into_iter().any(|(page, byte)| self.filter.holds(space, page, byte))
     }
 
     /// Whether the log cuts the file of this tablespace, or makes its first page anew.
     pub fn size(&self, space: u32) -> bool {
-        self.holds(space, WHOLE, 0) || self.holds(space, 0, 0)
+        self.filter.holds(space, WHOLE, 0) || self.filter.holds(space, 0, 0)
     }
 
     fn look_at_one(&self, bytes: &[u8]) {
@@ -127,29 +122,8 @@ impl Touched {
     }
 
     fn put(&self, place: Place, byte: u16) {
-        for bit in places(place.space, place.page, byte) {
-            if let Some(word) = self.bits.get((bit / 64) as usize) {
-                word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
-            }
-        }
+        self.filter.put(place.space, place.page, byte);
     }
-
-    fn holds(&self, space: u32, page: u32, byte: u16) -> bool {
-        let holds = |bit: u64| {
-            self.bits.get((bit / 64) as usize).is_none_or(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
-        };
-        places(space, page, byte).into_iter().all(holds)
-    }
-}
-
-/// Two bits for a key, far from each other and from those of its neighbours.
-fn places(space: u32, page: u32, byte: u16) -> [u64; 2] {
-    let key = (u64::from(space) << 32 | u64::from(page)) ^ u64::from(byte).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    // Steele's mix of SplitMix64.
-    let mixed = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    let mixed = mixed ^ mixed >> 31;
-    [mixed % BITS, (mixed >> 32) % BITS]
 }
 
 /// The number at the start of `body`, which it is taken off.
@@ -234,7 +208,7 @@ mod tests {
     fn of_an_encrypted_log_nothing_is_known() {
         let touched = Touched::new(true);
         touched.look(&sealed(&[(0x10, body(&[5, 70], &[]))]));
-        assert!(!touched.is_known() && touched.bits.is_empty());
+        assert!(!touched.is_known());
     }
 
     proptest! {
