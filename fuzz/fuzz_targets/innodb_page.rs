@@ -2,6 +2,7 @@
 #![no_main]
 
 use fullbore_engines::innodb::Dialect;
+use fullbore_engines::innodb::extents::{Extents, Layout};
 use fullbore_engines::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict, seal_full_crc32};
 use fullbore_engines::innodb::tablespace::{Doublewrite, Head};
 use libfuzzer_sys::fuzz_target;
@@ -24,6 +25,16 @@ fuzz_target!(|input: &[u8]| {
     let number = u32::from_be_bytes([page[4], page[5], page[6], page[7]]);
     let verdict = format.check(&page, number);
     assert!(format.content_length(&page) <= page.len());
+    let layout = Layout::of(&format);
+    assert!(layout.table_end() <= page.len());
+    if let Some(extents) = Extents::parse(&format, &page, number) {
+        assert_eq!((extents.number(), layout.table_of(number)), (number, number));
+        for other in [number, number.saturating_add(a.into()), number.saturating_add(size - 1), number.wrapping_sub(1)] {
+            assert!(usize::from(layout.byte_of(other)) < layout.table_end());
+            assert!(!extents.uses(other, 0));
+            assert!(!extents.uses(other, u32::MAX) || layout.table_of(other) == number);
+        }
+    }
     if !matches!(verdict, Verdict::Empty) {
         assert!(matches!(format.check(&page, number ^ 1), Verdict::Corrupt(_)));
     }

@@ -1,9 +1,10 @@
 //! MariaDB's redo log: mini-transactions and their records, as they are and sealed.
 #![no_main]
 
-use fullbore_engines::mariadb::redo::framing::{LENGTH_MAX, parse, seal};
+use fullbore_engines::mariadb::redo::framing::{LENGTH_MAX, parse, seal, split};
 use fullbore_engines::mariadb::redo::record::{record_length, records};
 use fullbore_engines::mariadb::redo::ring::Ring;
+use fullbore_engines::mariadb::redo::touched::Touched;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -21,6 +22,9 @@ fuzz_target!(|input: &[u8]| {
         }
         at += found.length;
     }
+    // The filter is large: one for all inputs.
+    static TOUCHED: std::sync::LazyLock<Touched> = std::sync::LazyLock::new(|| Touched::new(false));
+    TOUCHED.look(bytes);
     // All records that there are, sealed, are one mini-transaction.
     let mut end = 0;
     while bytes.get(end).is_some_and(|kind| *kind > 1) {
@@ -34,5 +38,9 @@ fuzz_target!(|input: &[u8]| {
         let found = parse(&sealed, start, &ring, encrypted).expect("what is sealed is read");
         assert_eq!((found.records, found.length), (end, sealed.len()));
         assert!(records(&sealed[..end]).count() > 0);
+        if !encrypted {
+            assert_eq!(split(&sealed), Some((&bytes[..end], &[][..])));
+            TOUCHED.look(&sealed);
+        }
     }
 });

@@ -49,6 +49,8 @@ mod log_follow;
 mod log_follow_pace;
 mod log_follow_repository;
 mod log_sessions;
+#[cfg(feature = "mariadb")]
+mod lost_pages;
 mod many_sets;
 #[cfg(feature = "mariadb")]
 mod mariadb;

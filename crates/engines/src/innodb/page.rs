@@ -127,6 +127,13 @@ pub enum Fault {
         /// Bytes.
         found: usize,
     },
+    /// It is zero, and the tablespace uses it.
+    Zero,
+    /// The file ends before it.
+    Missing {
+        /// Pages that the tablespace has, by its first page.
+        counted: u32,
+    },
 }
 
 impl std::fmt::Display for BadFlags {
@@ -147,6 +154,8 @@ impl std::fmt::Display for Fault {
             }
             Fault::CompressedLength { found } => write!(f, "it says that it is compressed to {found} bytes"),
             Fault::Length { found } => write!(f, "there are only {found} bytes of it"),
+            Fault::Zero => write!(f, "it is all zero, but the tablespace says that it is in use"),
+            Fault::Missing { counted } => write!(f, "the file ends before it, but the tablespace has {counted} pages"),
         }
     }
 }
@@ -181,6 +190,11 @@ impl PageFormat {
         Ok(Self { dialect, layout, punched, physical, logical })
     }
 
+    /// Whose variant of the format it is.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// Bytes that a page takes in the file.
     pub fn physical_size(&self) -> u32 {
         self.physical
@@ -189,6 +203,18 @@ impl PageFormat {
     /// Bytes of a page in the server's memory: `innodb_page_size`.
     pub fn logical_size(&self) -> u32 {
         self.logical
+    }
+
+    /// Whether the content of a page stands there as it is in the server's memory: neither encrypted nor compressed. Only for a page that
+    /// was found valid.
+    pub fn is_clear(&self, page: &[u8]) -> bool {
+        match self.layout {
+            Layout::FullCrc32 { .. } => u32_at(page, CHECKSUM_AT) == 0 && u16_at(page, TYPE_AT) & COMPRESSED_BIT == 0,
+            // MySQL's encrypted and compressed pages say so by their types, and are never found valid.
+            Layout::Classic | Layout::RowCompressed => {
+                !self.is_encrypted(page) && u16_at(page, TYPE_AT) != MARIADB_COMPRESSED_ENCRYPTED
+            }
+        }
     }
 
     /// Whether pages may be compressed so that the rest of their place is a hole.

@@ -28,6 +28,11 @@ impl Judge {
         Some(Self { format, numbered: !identity.starts_with("space:0") })
     }
 
+    /// How its pages look; none for the system tablespace, whose files go on with each other's numbers.
+    pub fn numbered_format(&self) -> Option<PageFormat> {
+        self.numbered.then_some(self.format)
+    }
+
     /// What is wrong with a page.
     fn fault(&self, page: &[u8], number: u64) -> Option<Fault> {
         match self.format.check(page, number as u32) {

@@ -2,15 +2,15 @@
 
 use super::Dialect;
 use super::bytes::{u16_at, u32_at, u64_at};
+use super::extents::Layout;
 use super::page::{BadFlags, DATA_AT, LSN_AT, NUMBER_AT, PAGE_SIZE_MIN, PageFormat, SPACE_AT};
 
 /// Where the numbers of page 0 stand, in bytes from its start.
 const SPACE_AGAIN_AT: usize = DATA_AT;
 const SIZE_AT: usize = 46;
+const LIMIT_AT: usize = 50;
 const FLAGS_AT: usize = 54;
-/// Where the table of extents begins; what says how the tablespace is encrypted comes after it.
-const EXTENTS_AT: usize = 150;
-/// MariaDB leaves room between the table and its description of the encryption.
+/// MariaDB leaves room between the table of extents and its description of the encryption.
 const MARIADB_CRYPT_GAP: usize = 38;
 const MARIADB_CRYPT: [u8; 6] = [0x73, 0x0E, 0x0C, 0x52, 0x45, 0x74];
 /// MySQL's begins with the version of the description: A, B or C.
@@ -36,6 +36,8 @@ pub struct Head {
     pub flags: u32,
     /// Its size in pages, as of the last write of page 0; the file may be longer or shorter.
     pub pages: u32,
+    /// The first page that was never taken into use, as of the last write of page 0.
+    pub limit: u32,
     /// The LSN of the last change of page 0.
     pub lsn: u64,
 }
@@ -110,12 +112,20 @@ impl Head {
         }
         let flags = u32_at(page, FLAGS_AT);
         let format = PageFormat::from_flags(flags, dialect).map_err(BadHead::Flags)?;
-        Ok(Some(Self { space, format, flags, pages: u32_at(page, SIZE_AT), lsn: u64_at(page, LSN_AT) }))
+        Ok(Some(Self {
+            space,
+            format,
+            flags,
+            pages: u32_at(page, SIZE_AT),
+            limit: u32_at(page, LIMIT_AT),
+            lsn: u64_at(page, LSN_AT),
+        }))
     }
 
     /// How the tablespace is encrypted; `page` is the whole page 0 that this head was parsed from.
     pub fn encryption(&self, page: &[u8], dialect: Dialect) -> Encryption {
-        let at = self.extents_end();
+        // What says how the tablespace is encrypted comes after the table of extents.
+        let at = Layout::of(&self.format).table_end();
         match dialect {
             Dialect::MariaDb => {
                 let info = page.get(at + MARIADB_CRYPT_GAP..).unwrap_or_default();
@@ -134,30 +144,29 @@ impl Head {
             }
         }
     }
-
-    /// Where the table of extents ends: one entry for each extent that a page of descriptors stands for.
-    fn extents_end(&self) -> usize {
-        let logical = self.format.logical_size() as usize;
-        // An extent is 1 MiB, but at least 64 pages, and 2 or 4 MiB with pages of 32 and 64 KiB.
-        let extent = ((1 << 20) / logical).max(64);
-        let entry = 24 + extent / 4;
-        EXTENTS_AT + entry * (self.format.physical_size() as usize / extent)
-    }
 }
 
 /// Where the doublewrite buffer's copies stand in the first file of MariaDB's system tablespace, from its page 5: the
 /// first pages of two runs of `pages` each. There, pages are copies of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doublewrite {
     /// The first pages of the two runs.
     pub first_pages: [u32; 2],
     /// Pages in each.
     pub pages: u32,
+    /// The page with the segment's entry, and where in it the entry begins.
+    pub segment: (u32, u16),
+    /// Single pages that the segment has. They are in use, and the server never writes to them.
+    pub singles: Vec<u32>,
 }
 
 /// The page of the system tablespace that says where the doublewrite buffer is.
 pub const TRANSACTION_SYSTEM_PAGE: u32 = 5;
 const DOUBLEWRITE_MAGIC: u32 = 536_853_855;
+/// In the entry of a segment: a number that every entry has, and the segment's single pages, at most half as many as an extent has.
+const SEGMENT_MAGIC_AT: usize = 60;
+const SEGMENT_MAGIC: u32 = 97_937_874;
+const SINGLES_AT: usize = 64;
 
 impl Doublewrite {
     /// From page 5 of the system tablespace; `None` if the server has made none.
@@ -166,7 +175,18 @@ impl Doublewrite {
         // An extent of the system tablespace.
         let pages = (1_u32 << 20).checked_div(u32::try_from(page.len()).ok()?)?.max(64);
         let first_pages = [u32_at(page, at + 14), u32_at(page, at + 18)];
-        (u32_at(page, at + 10) == DOUBLEWRITE_MAGIC).then_some(Self { first_pages, pages })
+        // The address of the segment's entry: tablespace, page, place in it.
+        let segment = (u32_at(page, at + 4), u16_at(page, at + 8));
+        let singles = Vec::new();
+        (u32_at(page, at + 10) == DOUBLEWRITE_MAGIC).then_some(Self { first_pages, pages, segment, singles })
+    }
+
+    /// Learns the single pages from the page with the segment's entry.
+    pub fn look_at_segment(&mut self, page: &[u8]) {
+        let entry = page.get(usize::from(self.segment.1)..).unwrap_or_default();
+        if u32_at(entry, SEGMENT_MAGIC_AT) == SEGMENT_MAGIC {
+            self.singles = (0..self.pages as usize / 2).map(|index| u32_at(entry, SINGLES_AT + 4 * index)).collect();
+        }
     }
 
     /// Whether page `number` is one of the copies.
@@ -225,10 +245,19 @@ mod tests {
         let mut page = vec![0; 16384];
         assert_eq!(Doublewrite::parse(&page), None);
         let at = page.len() - 200;
-        for (place, value) in [(10, DOUBLEWRITE_MAGIC), (14, 64), (18, 128)] {
+        for (place, value) in [(4, 2), (8, 242 << 16), (10, DOUBLEWRITE_MAGIC), (14, 64), (18, 128)] {
             page[at + place..at + place + 4].copy_from_slice(&u32::to_be_bytes(value));
         }
-        let found = Doublewrite::parse(&page).unwrap();
+        let mut found = Doublewrite::parse(&page).unwrap();
+        assert_eq!((found.segment, found.singles.len()), ((2, 242), 0));
+        let mut entry = vec![0; 16384];
+        for (place, value) in [(SEGMENT_MAGIC_AT, SEGMENT_MAGIC), (SINGLES_AT, 13), (SINGLES_AT + 4, 14)] {
+            entry[242 + place..242 + place + 4].copy_from_slice(&value.to_be_bytes());
+        }
+        found.look_at_segment(&page);
+        assert!(found.singles.is_empty());
+        found.look_at_segment(&entry);
+        assert_eq!((found.singles.len(), &found.singles[..2]), (32, &[13, 14][..]));
         let held: Vec<u32> = (0..300).filter(|number| found.holds(*number)).collect();
         assert_eq!(held, (64..192).collect::<Vec<_>>());
         assert_eq!(Doublewrite::parse(&page[..100]), None);

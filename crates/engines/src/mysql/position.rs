@@ -52,10 +52,27 @@ impl LogStatus {
     }
 }
 
+/// The LSN of InnoDB's last checkpoint: all changes before it are in the data files. 0 where the server does not tell. Needs BACKUP_ADMIN.
+pub fn checkpoint(connection: &mut Connection) -> Result<u64, Failure> {
+    let answer = connection.query("SELECT STORAGE_ENGINES FROM performance_schema.log_status")?;
+    Ok(answer.single().map_or(0, checkpoint_in))
+}
+
+fn checkpoint_in(json: &str) -> u64 {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    parsed.and_then(|engines| engines.get("InnoDB")?.get("LSN_checkpoint")?.as_u64()).unwrap_or(0)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_checkpoint_is_read_or_0() {
+        assert_eq!(checkpoint_in(r#"{"InnoDB": {"LSN": 35000, "LSN_checkpoint": 34000}}"#), 34_000);
+        assert_eq!([checkpoint_in("7"), checkpoint_in("{"), checkpoint_in(r#"{"InnoDB": {}}"#)], [0; 3]);
+    }
 
     #[test]
     fn a_reading_is_parsed_and_places_are_in_the_order_of_the_files_numbers() {

@@ -24,7 +24,7 @@ use super::here;
 use super::left_out::Tablespaces;
 use super::log;
 use super::other_engines::{self, OtherEngines};
-use super::position::LogStatus;
+use super::position::{self, LogStatus};
 use super::preflight::{self, Channel, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::restore;
@@ -34,6 +34,7 @@ use crate::innodb::Dialect;
 use crate::innodb::damage::{self, DamagedPage};
 use crate::innodb::suspects::{Judge, Suspect, Suspects};
 use crate::innodb::verify;
+use crate::innodb::zeros::Zeros;
 use crate::{Facts, Options, Session, streams};
 
 /// The least unit of a file, and that of files without pages.
@@ -57,6 +58,8 @@ pub struct CloneSession {
     redo: RedoCopy,
     /// Pages that look damaged, as long as no later stage has sent them again.
     suspects: Suspects,
+    /// Pages that may have lost their content.
+    zeros: Zeros,
     continue_after_error: bool,
     /// What the server had before the clone.
     tablespaces: Tablespaces,
@@ -182,6 +185,7 @@ impl CloneSession {
         let page =
             PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not tell its innodb_page_size"))?;
         let before = LogStatus::read(&mut control)?;
+        let zeros = Zeros::since(position::checkpoint(&mut control)?);
         let tablespaces = Tablespaces::ask(&mut control)?;
         streams::demand(&address.name(), tablespaces.count() as u64)?;
         // Last: where anything else is missing, the server stays as it was.
@@ -212,6 +216,7 @@ impl CloneSession {
             warnings,
             redo: RedoCopy::default(),
             suspects: Suspects::default(),
+            zeros,
             continue_after_error: options.continue_after_error,
             tablespaces,
             told: AtomicBool::new(false),
@@ -239,14 +244,16 @@ impl CloneSession {
 
     /// Pages that stayed damaged, of files that are in the copy.
     fn damaged(&self) -> Vec<DamagedPage> {
-        let (left, _) = self.suspects.left();
-        if left.is_empty() {
-            return Vec::new();
-        }
+        let (mut left, _) = self.suspects.left();
         let files = self.files();
         let table = self.table();
+        let number = |file: &CloneFile| table.streams.get(&file.id).copied();
         let names: HashMap<u16, &str> =
-            files.iter().filter_map(|file| Some((*table.streams.get(&file.id)?, file.path.as_str()))).collect();
+            files.iter().filter_map(|file| Some((number(file)?, file.path.as_str()))).collect();
+        // What DDL has not finished the restored server removes.
+        let finished = |stream: u16| names.get(&stream).is_some_and(|name| !name.contains("#sql"));
+        let format = |stream: u16| table.known(stream)?.judge?.numbered_format().filter(|_| finished(stream));
+        left.extend(self.zeros.left(format));
         let named =
             |Suspect { stream, page, why }| Some(DamagedPage { file: (*names.get(&stream)?).into(), page, why });
         left.into_iter().filter_map(named).collect()
@@ -615,6 +622,9 @@ impl TaskReader<'_> {
                 self.session.look_at(&file, offset, &mut buffer[..length])?;
                 if let Some(judge) = judge {
                     self.session.suspects.look(stream, &judge, u64::MAX, offset, &buffer[..length]);
+                    if let Some(format) = judge.numbered_format() {
+                        self.session.zeros.look(stream, &format, offset, &buffer[..length]);
+                    }
                 }
             }
             FileId::Redo(index) => self.session.redo.keep(index, file.size, offset, &buffer[..length]),

@@ -1,6 +1,7 @@
 //! Who conducts a hot copy: takes the stages, says what is to be read, and follows the redo log beside it. Reading is done by others.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,6 +15,7 @@ use fullbore_core::{Error, Result};
 
 use super::files::{CopiedFile, FileKind};
 use super::listing::{list, list_late};
+use super::lost::{Judged, Short, Unfinished};
 use super::missing;
 use super::other_files::{OtherFiles, Round};
 use super::places::Places;
@@ -22,10 +24,11 @@ use super::statements::{Statements, server_lsn};
 use super::tablespaces::Tablespaces;
 use super::work::{LOG, PIECE_UNIT, Work};
 use super::{Options, Outcome, Settles};
-use crate::innodb::damage;
+use crate::innodb::damage::{self, DamagedPage};
 use crate::mariadb::log;
 use crate::mariadb::position::BinlogPosition;
 use crate::mariadb::redo::tail::{ServerLsn, Tail};
+use crate::mariadb::redo::touched::Touched;
 use crate::mariadb::redo::write::LinearLog;
 
 /// How often new tablespaces are looked for before the server has to hold still.
@@ -56,11 +59,15 @@ pub(super) fn conduct(
     let (checkpoint, log_size) = (tail.checkpoint(), tail.file_size());
     let linear = LinearLog::new(tail.header(), checkpoint, &places.version);
     work.give_log(0, linear.head())?;
+    let touched = work.follow(Touched::new(tail.header().encrypted));
     let (tell, told) = channel();
     let copier = Copier { places, options, work };
     let (end_lsn, still) = thread::scope(|scope| {
         let follower = scope.spawn(|| {
-            let mut emit = |lsn: u64, bytes: &[u8]| work.give_log(linear.offset(lsn), bytes);
+            let mut emit = |lsn: u64, bytes: &[u8]| {
+                touched.look(bytes);
+                work.give_log(linear.offset(lsn), bytes)
+            };
             follow_to_the_end(tail, monitor, connection, told, halt, &mut emit)
         });
         let still = copier.copy(stages, &mut |lsn| {
@@ -73,6 +80,8 @@ pub(super) fn conduct(
         end.zip(still).ok_or(Error::Halted)
     })?;
     let mut files = still.files;
+    let Judged { damaged, warning } = work.judge(&files, &still.short, &still.unfinished);
+    copier.stop_at(&damaged)?;
     files.push(CopiedFile {
         number: LOG,
         name: "ib_logfile0".into(),
@@ -93,9 +102,9 @@ pub(super) fn conduct(
         copied_while_blocked: still.tablespaces_while_blocked,
         others_while_blocked: still.others.files,
         torn_pages: work.torn.load(Ordering::Relaxed),
-        damaged: work.damaged(),
+        damaged,
         elapsed: started.elapsed(),
-        warnings: still.warnings,
+        warnings: still.warnings.into_iter().chain(warning).collect(),
     })
 }
 
@@ -167,6 +176,8 @@ struct Still {
     blocked: Blocked,
     tablespaces_while_blocked: u64,
     others: Round,
+    short: Vec<Short>,
+    unfinished: Unfinished,
     warnings: Vec<String>,
 }
 
@@ -188,7 +199,7 @@ impl Copier<'_> {
         tablespaces.look_at_system(&listing.tablespaces)?;
         let check = || stages.borrow_mut().check();
         tablespaces.copy(listing.tablespaces, &check)?;
-        self.stop_at_damage()?;
+        self.stop_at(&self.work.damaged())?;
         others.copy_settled(&listing.others, &check)?;
         for _ in 0..CATCH_UP_ROUNDS {
             if tablespaces.reconcile(list(self.places)?.tablespaces, &check)? == 0 {
@@ -216,7 +227,10 @@ impl Copier<'_> {
         listing.warnings.extend(missing::demand_files(&listing, stages.server())?);
         // The lock is not asked after here: every statement that follows would fail without it.
         let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, &|| Ok(()))?;
-        self.stop_at_damage()?;
+        self.stop_at(&self.work.damaged())?;
+        // No ALTER TABLE can end before the redo log does.
+        let nothing = || Unfinished::In(HashSet::new());
+        let unfinished = if self.work.is_suspecting() { Unfinished::ask(stages.server()) } else { nothing() };
         let early = others.copy_changed(&listing.others, Settles::WithoutDdl)?;
         halt.check()?;
         stages.enter(Stage::BlockCommit)?;
@@ -228,14 +242,24 @@ impl Copier<'_> {
         let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
         let position = BinlogPosition::ask(stages.server())?;
         let blocked = stages.end()?;
+        let short = tablespaces.short();
         let files = tablespaces.into_copied().chain(others.into_copied()).collect();
         let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
-        Ok(Still { files, position, blocked, tablespaces_while_blocked, others, warnings: listing.warnings })
+        Ok(Still {
+            files,
+            position,
+            blocked,
+            tablespaces_while_blocked,
+            others,
+            short,
+            unfinished,
+            warnings: listing.warnings,
+        })
     }
 
     /// A page that stays damaged ends the copy, unless it was asked to go on.
-    fn stop_at_damage(&self) -> Result<()> {
-        match damage::refuse(&self.work.damaged()) {
+    fn stop_at(&self, damaged: &[DamagedPage]) -> Result<()> {
+        match damage::refuse(damaged) {
             Some(refusal) if !self.options.continue_after_error => Err(refusal),
             _ => Ok(()),
         }

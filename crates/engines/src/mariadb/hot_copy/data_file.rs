@@ -3,17 +3,20 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullbore_core::io::{Memory, Mode, OpenedFile};
 use fullbore_core::{Error, Result};
 
 use super::listing::{ListedFile, Role};
+use super::lost::Owner;
 use super::work::{FileNumber, PIECE_UNIT};
 use crate::innodb::Dialect;
 use crate::innodb::damage::DamagedPage;
+use crate::innodb::extents::{Extents, Layout};
 use crate::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
 use crate::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 use crate::mariadb::redo::tail::read_full;
@@ -25,6 +28,8 @@ const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 1 });
 /// Smaller files of other engines are read through the page cache.
 const DIRECT_FROM: u64 = 1 << 20;
+/// How often a table of extents is read that may have been written meanwhile.
+const TABLE_ATTEMPTS: usize = 5;
 /// How long to wait before it is read again.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -45,8 +50,10 @@ pub struct Entry {
     pub holes: bool,
     /// Its pages are encrypted.
     pub encrypted: bool,
-    /// Bytes when it was opened.
+    /// Bytes when it was opened, after its first page was read.
     pub size: u64,
+    /// Pages of the whole tablespace by its first page; none where that is zero, or in a file that is no tablespace.
+    pub counted: Option<u32>,
     /// Where what was read of it ends.
     pub end: AtomicU64,
 }
@@ -55,7 +62,18 @@ impl Entry {
     /// Of a file of another engine that was read at once.
     pub fn of_other(number: FileNumber, file: ListedFile, size: u64) -> Self {
         let end = AtomicU64::new(size);
-        Self { number, file, space: None, flags: None, page: None, holes: false, encrypted: false, size, end }
+        Self {
+            number,
+            file,
+            space: None,
+            flags: None,
+            page: None,
+            holes: false,
+            encrypted: false,
+            size,
+            counted: None,
+            end,
+        }
     }
 
     /// What tells it from all other files of this server also in the next backup, whatever its name is then: the number of the
@@ -88,14 +106,21 @@ pub struct DataFile {
     format: Option<PageFormat>,
     first_page: u32,
     doublewrite: Option<Doublewrite>,
+    /// Of a tablespace: its number and where its first unused page is.
+    tablespace: Option<(u32, u32)>,
+    /// The files of the system tablespace that this one is of, and the numbers of their first pages.
+    together: Vec<(PathBuf, u32)>,
+    mode: Mode,
+    /// The table of extents that was read last, by the number of its page.
+    extents: Mutex<Option<(u32, Option<Extents>)>>,
 }
 
 /// What the first file of the system tablespace says about its further files, which have no head of their own.
 #[derive(Debug, Clone, Default)]
 pub struct SystemTablespace {
-    format: Option<PageFormat>,
-    /// The number of the first page in each file.
-    first_pages: Vec<u32>,
+    head: Option<Head>,
+    /// Each file, and the number of its first page.
+    files: Vec<(PathBuf, u32)>,
     doublewrite: Option<Doublewrite>,
     encrypted: bool,
 }
@@ -109,6 +134,8 @@ pub struct Found {
     pub torn: u64,
     /// Pages that stayed bad.
     pub damaged: Vec<DamagedPage>,
+    /// Pages that are zero, by their numbers in the tablespace.
+    pub zero: Vec<u32>,
 }
 
 impl SystemTablespace {
@@ -118,22 +145,20 @@ impl SystemTablespace {
         let mut pages = 0_u64;
         for file in files.iter().filter(|file| matches!(file.role, Role::System { .. })) {
             let opened = OpenedFile::read(&file.path, mode)?;
-            let size = size_of(&opened)?;
-            if system.first_pages.is_empty() {
+            if system.files.is_empty() {
                 let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
                 let Some(head) = read_head(&opened, &mut memory)? else {
                     return Err(damaged(&opened, "the first page of the system tablespace is zero".into()));
                 };
-                let page = head.format.physical_size() as usize;
-                let got = read_full(&opened, &mut memory[..page], u64::from(TRANSACTION_SYSTEM_PAGE) * page as u64)?;
                 system.encrypted = is_encrypted(&head, &memory);
-                system.format = Some(head.format);
-                system.doublewrite = Doublewrite::parse(&memory[..got]);
+                system.head = Some(head);
+                system.doublewrite = look_at_doublewrite(&opened, &head, &mut memory)?;
             }
-            let page = system.format.map_or(1, |format| u64::from(format.physical_size()));
+            let size = size_of(&opened)?;
+            let page = system.head.map_or(1, |head| u64::from(head.format.physical_size()));
             let first = u32::try_from(pages)
                 .map_err(|_| damaged(&opened, "the system tablespace has too many pages".into()))?;
-            system.first_pages.push(first);
+            system.files.push((file.path.clone(), first));
             pages += size / page;
         }
         Ok(system)
@@ -155,27 +180,38 @@ impl DataFile {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let size = size_of(&opened)?;
-        let mut flags = None;
-        let (mut space, mut format, mut first_page, mut doublewrite, mut encrypted) = (None, None, 0, None, false);
+        let (mut head, mut first_page, mut encrypted, mut together) = (None, 0, false, Vec::new());
+        let (mut doublewrite, mut further) = (None, false);
         if let Role::System { index } = file.role {
-            encrypted = system.encrypted;
-            format = system.format;
-            first_page = system.first_pages.get(index).copied().unwrap_or(0);
-            doublewrite = system.doublewrite.filter(|_| index == 0);
-            space = (index == 0).then_some(0);
+            (head, encrypted) = (system.head, system.encrypted);
+            first_page = system.files.get(index).map_or(0, |(_, first)| *first);
+            doublewrite = system.doublewrite.clone().filter(|_| index == 0);
+            together = system.files.clone();
+            further = index > 0;
         } else if file.role != Role::Other {
             let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
-            if let Some(head) = read_head(&opened, &mut memory)? {
-                (space, format, flags) = (Some(head.space), Some(head.format), Some(head.flags));
-                encrypted = is_encrypted(&head, &memory);
-            }
+            head = read_head(&opened, &mut memory)?;
+            encrypted = head.is_some_and(|head| is_encrypted(&head, &memory));
         }
-        let page = format.map(|format| format.physical_size());
-        let holes = format.is_some_and(|format| format.has_holes());
-        let (number, end) = (number(), AtomicU64::new(0));
-        let entry = Entry { number, file, space, flags, page, holes, encrypted, size, end };
-        Ok(Some(Self { entry: Arc::new(entry), opened, format, first_page, doublewrite }))
+        // After the first page was read: a server makes a file longer before it says so there.
+        let size = size_of(&opened)?;
+        let format = head.map(|head| head.format);
+        let entry = Entry {
+            number: number(),
+            space: head.map(|head| head.space).filter(|_| !further),
+            // A further file has no page 0 that a verification could look for.
+            flags: head.map(|head| head.flags).filter(|_| together.is_empty()),
+            page: format.map(|format| format.physical_size()),
+            holes: format.is_some_and(|format| format.has_holes()),
+            encrypted,
+            size,
+            counted: head.map(|head| head.pages),
+            end: AtomicU64::new(0),
+            file,
+        };
+        let tablespace = head.map(|head| (head.space, head.limit));
+        let (entry, extents) = (Arc::new(entry), Mutex::default());
+        Ok(Some(Self { entry, opened, format, first_page, doublewrite, tablespace, together, mode, extents }))
     }
 
     /// Reads `wanted` bytes of pages from `offset` (a multiple of the page) into `buffer`, which is aligned for direct reads and holds
@@ -210,7 +246,7 @@ impl DataFile {
         let Some(number) = number else {
             return Err(damaged(&self.opened, "it has more pages than a tablespace can have".into()));
         };
-        if self.doublewrite.is_some_and(|copies| copies.holds(number)) {
+        if self.doublewrite.as_ref().is_some_and(|copies| copies.holds(number)) {
             return Ok(());
         }
         let since = Instant::now();
@@ -218,7 +254,10 @@ impl DataFile {
         let mut torn = false;
         loop {
             match verdict {
-                Verdict::Empty => break,
+                Verdict::Empty => {
+                    found.zero.push(number);
+                    break;
+                }
                 Verdict::Valid => {
                     let content = format.content_length(page);
                     page[content..].fill(0); // A hole, where holes can be.
@@ -250,13 +289,64 @@ impl DataFile {
         Ok(())
     }
 
+    /// Which of these zero pages are in use, and whose they are. Their tables are read when they are asked for: what a table says at any
+    /// moment of the copy is true unless the redo log writes to it.
+    pub fn in_use(&self, zero: &[u32], scratch: &mut Memory) -> Result<Option<(Owner, Vec<u32>)>> {
+        let (Some(format), Some((space, limit))) = (self.format, self.tablespace) else { return Ok(None) };
+        let layout = Layout::of(&format);
+        let mut last = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = Vec::new();
+        for &number in zero.iter().filter(|number| **number < limit) {
+            if self.doublewrite.as_ref().is_some_and(|copies| copies.singles.contains(&number)) {
+                continue;
+            }
+            let table = layout.table_of(number);
+            // Below the limit there is a table wherever one belongs.
+            let in_use = table == number || {
+                if last.as_ref().is_none_or(|(page, _)| *page != table) {
+                    *last = Some((table, self.read_extents(&format, table, scratch)?));
+                }
+                let extents = last.as_ref().and_then(|(_, extents)| extents.as_ref());
+                extents.is_some_and(|extents| extents.uses(number, limit))
+            };
+            used.extend(in_use.then_some(number));
+        }
+        Ok((!used.is_empty()).then_some((Owner { file: self.entry.number, space, layout }, used)))
+    }
+
+    /// The table of extents in page `number`; none if it cannot be read.
+    fn read_extents(&self, format: &PageFormat, number: u32, scratch: &mut Memory) -> Result<Option<Extents>> {
+        let size = format.physical_size() as usize;
+        // The first page of the file that holds the table, which is another one if that is of an earlier file of the system tablespace.
+        let holder =
+            self.together.iter().rfind(|(_, first)| *first <= number).filter(|(_, first)| *first != self.first_page);
+        let earlier = holder.map(|(path, _)| OpenedFile::read(path, self.mode)).transpose()?;
+        let (opened, first) = match (&earlier, holder) {
+            (Some(opened), Some((_, first))) => (opened, *first),
+            _ => (&self.opened, self.first_page),
+        };
+        let at = u64::from(number - first.min(number)) * size as u64;
+        for _ in 0..TABLE_ATTEMPTS {
+            let table = read_page_of(opened, at, size, scratch)?.and_then(|page| Extents::parse(format, page, number));
+            if table.is_some() {
+                return Ok(table);
+            }
+            std::thread::sleep(PAUSE); // It was being written.
+        }
+        Ok(None)
+    }
+
     /// One page, read anew into `scratch`; none if the file ends before it does.
     fn read_page<'a>(&self, at: u64, length: usize, scratch: &'a mut Memory) -> Result<Option<&'a [u8]>> {
-        let skipped = (at % BLOCK as u64) as usize;
-        let whole = (skipped + length).next_multiple_of(BLOCK);
-        let got = read_full(&self.opened, &mut scratch[..whole], at - skipped as u64)?;
-        Ok((got >= skipped + length).then(|| &scratch[skipped..skipped + length]))
+        read_page_of(&self.opened, at, length, scratch)
     }
+}
+
+fn read_page_of<'a>(opened: &OpenedFile, at: u64, length: usize, scratch: &'a mut Memory) -> Result<Option<&'a [u8]>> {
+    let skipped = (at % BLOCK as u64) as usize;
+    let whole = (skipped + length).next_multiple_of(BLOCK);
+    let got = read_full(opened, &mut scratch[..whole], at - skipped as u64)?;
+    Ok((got >= skipped + length).then(|| &scratch[skipped..skipped + length]))
 }
 
 /// Bytes that [`DataFile::read`] needs as scratch.
@@ -314,6 +404,20 @@ fn read_head(opened: &OpenedFile, memory: &mut Memory) -> Result<Option<Head>> {
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Where the doublewrite buffer is, if there is one.
+fn look_at_doublewrite(opened: &OpenedFile, head: &Head, memory: &mut Memory) -> Result<Option<Doublewrite>> {
+    let page = head.format.physical_size() as usize;
+    let mut read = |number: u32| {
+        let got = read_full(opened, &mut memory[..page], u64::from(number) * page as u64)?;
+        Ok::<_, Error>(memory[..got].to_vec())
+    };
+    let mut found = Doublewrite::parse(&read(TRANSACTION_SYSTEM_PAGE)?);
+    if let Some(found) = &mut found {
+        found.look_at_segment(&read(found.segment.0)?);
+    }
+    Ok(found)
 }
 
 /// Whether some of the pages are, or are to be.

@@ -14,6 +14,7 @@ mod conductor;
 mod data_file;
 mod files;
 mod listing;
+mod lost;
 mod missing;
 mod other_files;
 mod places;

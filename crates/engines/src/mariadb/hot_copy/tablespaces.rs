@@ -10,6 +10,7 @@ use fullbore_core::{Error, Result};
 use super::data_file::{Entry, Identity, SystemTablespace, identify};
 use super::files::{CopiedFile, FileKind};
 use super::listing::{ListedFile, Role};
+use super::lost::Short;
 use super::reconcile::{Copied, Present, reconcile};
 use super::work::Work;
 
@@ -107,6 +108,22 @@ impl<'a> Tablespaces<'a> {
             Ok::<(), fullbore_core::Error>(())
         })?;
         Ok(all)
+    }
+
+    /// Files that end before their tablespace does.
+    pub fn short(&self) -> Vec<Short> {
+        let pages = |entry: &Entry| entry.page.map_or(0, |page| entry.end.load(Ordering::Relaxed) / u64::from(page));
+        let short = |file: &ListedFile, entry: &Entry, there: u64| {
+            let counted = entry.counted.filter(|counted| there < u64::from(*counted))?;
+            let undo = file.role == Role::Undo;
+            // The count is above.
+            let page = there as u32;
+            Some(Short { file: file.name.clone(), space: entry.space.unwrap_or(0), page, counted, undo })
+        };
+        let (system, tables): (Vec<_>, Vec<_>) = self.copies.iter().partition(|(_, file)| is_system(file));
+        let together = system.iter().map(|(entry, _)| pages(entry)).sum();
+        let last = system.last().and_then(|(entry, file)| short(file, entry, together));
+        tables.iter().filter_map(|(entry, file)| short(file, entry, pages(entry))).chain(last).collect()
     }
 
     /// All that are in the copy, for the final list.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
@@ -14,8 +14,11 @@ use fullbore_core::io::{Memory, Mode};
 use fullbore_core::{Error, Result};
 
 use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
+use super::files::CopiedFile;
 use super::listing::{ListedFile, Role};
+use super::lost::{Judged, LostPages, Short, Unfinished};
 use crate::innodb::damage::DamagedPage;
+use crate::mariadb::redo::touched::Touched;
 use crate::streams;
 
 /// Unit of pieces in bytes, and of direct reads.
@@ -65,6 +68,10 @@ pub struct Work {
     numbers: AtomicU32,
     /// Pages that stayed bad, the first of them.
     damaged: Mutex<Vec<DamagedPage>>,
+    /// Pages that may have lost their content.
+    lost: LostPages,
+    /// What the redo log makes anew, once the log is known.
+    touched: OnceLock<Touched>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -137,6 +144,8 @@ impl Work {
             refuse_encrypted,
             numbers: AtomicU32::new(LOG.0 + 1),
             damaged: Mutex::default(),
+            lost: LostPages::default(),
+            touched: OnceLock::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -157,6 +166,26 @@ impl Work {
     /// The pages that stayed bad so far, the first of them.
     pub fn damaged(&self) -> Vec<DamagedPage> {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the redo log touches, from its checkpoint on. The first that is given counts.
+    pub fn follow(&self, touched: Touched) -> &Touched {
+        self.touched.get_or_init(|| touched)
+    }
+
+    /// Whether pages may be lost.
+    pub fn is_suspecting(&self) -> bool {
+        self.lost.is_suspecting()
+    }
+
+    /// All pages that stayed bad, and those that are lost, once the log is complete and `files` is the copy.
+    pub fn judge(&self, files: &[CopiedFile], short: &[Short], unfinished: &Unfinished) -> Judged {
+        let mut damaged = self.damaged();
+        let room = NAMED_MAX.saturating_sub(damaged.len());
+        let lost = self.touched.get().map(|touched| self.lost.judge(touched, files, short, unfinished, room));
+        let Judged { damaged: lost, warning } = lost.unwrap_or_default();
+        damaged.extend(lost);
+        Judged { damaged, warning }
     }
 
     /// What the system tablespace says of its further files; before any of them is copied.
@@ -396,6 +425,11 @@ impl PieceReader<'_> {
         let work = self.work;
         work.bytes.fetch_add(found.length as u64, Ordering::Relaxed);
         work.torn.fetch_add(found.torn, Ordering::Relaxed);
+        if let Some(touched) = work.touched.get().filter(|touched| touched.is_known() && !found.zero.is_empty())
+            && let Some((owner, used)) = file.in_use(&found.zero, &mut self.scratch)?
+        {
+            work.lost.suspect(owner, &used, touched);
+        }
         if !found.damaged.is_empty() {
             let mut damaged = work.damaged.lock().unwrap_or_else(PoisonError::into_inner);
             let room = NAMED_MAX.saturating_sub(damaged.len());

@@ -60,6 +60,16 @@ pub fn parse(bytes: &[u8], lsn: u64, ring: &Ring, encrypted: bool) -> Result<Min
     Ok(MiniTransaction { records: at, length })
 }
 
+/// The records of the first mini-transaction of a log that is not encrypted, and what is behind it. For bytes that [`parse`] found good:
+/// the lap and the checksum are not looked at. `None` at the end.
+pub fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut at = 0;
+    while *bytes.get(at)? > 1 {
+        at += record_length(&bytes[at..]).ok()?;
+    }
+    Some((&bytes[..at], bytes.get(at + END..)?)).filter(|_| at > 0)
+}
+
 /// Ends `records` at `lsn` as a server would: for tests and fuzzing.
 #[doc(hidden)]
 pub fn seal(records: &[u8], lsn: u64, ring: &Ring, nonce: Option<u64>) -> Vec<u8> {
@@ -130,6 +140,11 @@ mod tests {
             let mut sealed = seal(&records, lsn, &ring, nonce);
             let expected = MiniTransaction { records: records.len(), length: sealed.len() };
             prop_assert_eq!(parse(&sealed, lsn, &ring, nonce.is_some()), Ok(expected));
+            if nonce.is_none() {
+                let twice = [&sealed[..], &sealed].concat();
+                prop_assert_eq!(split(&twice), Some((&records[..], &sealed[..])));
+                prop_assert_eq!(split(&sealed), Some((&records[..], &[][..])));
+            }
             let cut = cut.index(sealed.len());
             prop_assert_eq!(parse(&sealed[..cut], lsn, &ring, nonce.is_some()), Err(Stop::Short));
             let bit = flip.index(sealed.len() * 8);

@@ -6,6 +6,7 @@
 //! | `header` | header and checkpoints |
 //! | `record`, `framing` | records, and mini-transactions with their checksums |
 //! | `tail` | follows the log of a running server, and never takes what may not be final |
+//! | `touched` | which pages the log makes anew or frees |
 //! | `write` | the log of the restored directory: linear, from the checkpoint on |
 //!
 //! All but `tail` are pure. `docs/engines/mariadb-hot-copy.md` specifies the format.
@@ -15,4 +16,5 @@ pub mod header;
 pub mod record;
 pub mod ring;
 pub mod tail;
+pub mod touched;
 pub mod write;
