@@ -11,6 +11,7 @@ use fullbore_core::io::{Memory, Mode, OpenedFile};
 use fullbore_core::{Error, Result};
 
 use super::listing::{ListedFile, Role};
+use super::stamp::Stamp;
 use super::work::{FileNumber, PIECE_UNIT};
 use crate::innodb::Dialect;
 use crate::innodb::damage::DamagedPage;
@@ -47,15 +48,33 @@ pub struct Entry {
     pub encrypted: bool,
     /// Bytes when it was opened.
     pub size: u64,
+    /// What the file was when it was opened.
+    pub stamp: Stamp,
+    /// Whether any write since then changes that stamp.
+    pub settled: bool,
+    /// The first page has no LSN: IMPORT TABLESPACE writes pages so, past the redo log.
+    pub without_lsn: bool,
     /// Where what was read of it ends.
     pub end: AtomicU64,
 }
 
 impl Entry {
-    /// Of a file of another engine that was read at once.
-    pub fn of_other(number: FileNumber, file: ListedFile, size: u64) -> Self {
-        let end = AtomicU64::new(size);
-        Self { number, file, space: None, flags: None, page: None, holes: false, encrypted: false, size, end }
+    /// Of a file of another engine that was read at once: `size` bytes of it.
+    pub fn of_other(number: FileNumber, file: ListedFile, size: u64, stamp: Stamp) -> Self {
+        Self {
+            number,
+            file,
+            space: None,
+            flags: None,
+            page: None,
+            holes: false,
+            encrypted: false,
+            size,
+            stamp,
+            settled: false,
+            without_lsn: false,
+            end: AtomicU64::new(size),
+        }
     }
 
     /// What tells it from all other files of this server also in the next backup, whatever its name is then: the number of the
@@ -118,7 +137,7 @@ impl SystemTablespace {
         let mut pages = 0_u64;
         for file in files.iter().filter(|file| matches!(file.role, Role::System { .. })) {
             let opened = OpenedFile::read(&file.path, mode)?;
-            let size = size_of(&opened)?;
+            let size = stamp_of(&opened)?.size;
             if system.first_pages.is_empty() {
                 let mut memory = Memory::new(PAGE_SIZE_MAX as usize)?;
                 let Some(head) = read_head(&opened, &mut memory)? else {
@@ -155,8 +174,9 @@ impl DataFile {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let size = size_of(&opened)?;
-        let mut flags = None;
+        let stamp = stamp_of(&opened)?;
+        let (size, settled) = (stamp.size, stamp.is_settled());
+        let (mut flags, mut without_lsn) = (None, false);
         let (mut space, mut format, mut first_page, mut doublewrite, mut encrypted) = (None, None, 0, None, false);
         if let Role::System { index } = file.role {
             encrypted = system.encrypted;
@@ -169,12 +189,14 @@ impl DataFile {
             if let Some(head) = read_head(&opened, &mut memory)? {
                 (space, format, flags) = (Some(head.space), Some(head.format), Some(head.flags));
                 encrypted = is_encrypted(&head, &memory);
+                without_lsn = head.lsn == 0;
             }
         }
         let page = format.map(|format| format.physical_size());
         let holes = format.is_some_and(|format| format.has_holes());
         let (number, end) = (number(), AtomicU64::new(0));
-        let entry = Entry { number, file, space, flags, page, holes, encrypted, size, end };
+        let entry =
+            Entry { number, file, space, flags, page, holes, encrypted, size, stamp, settled, without_lsn, end };
         Ok(Some(Self { entry: Arc::new(entry), opened, format, first_page, doublewrite }))
     }
 
@@ -267,8 +289,8 @@ pub const SCRATCH: usize = PAGE_SIZE_MAX as usize;
 pub struct Identity {
     /// The tablespace's number; none while page 0 is zero.
     pub space: Option<u32>,
-    /// Bytes.
-    pub size: u64,
+    /// Which file it is, and when it was written to.
+    pub stamp: Stamp,
 }
 
 /// What a file is now; nothing if it is gone.
@@ -281,12 +303,12 @@ pub fn identify(file: &ListedFile) -> Result<Option<Identity>> {
     let mut head = [0; PAGE_SIZE_MIN as usize];
     let since = Instant::now();
     loop {
-        let read = opened.read_at(&mut head, 0).and_then(|got| Ok((got, opened.metadata()?.len())));
-        let (got, size) = read.map_err(|error| Error::io("read", file.path.display().to_string(), error))?;
+        let read = opened.read_at(&mut head, 0).and_then(|got| Ok((got, Stamp::of(&opened.metadata()?))));
+        let (got, stamp) = read.map_err(|error| Error::io("read", file.path.display().to_string(), error))?;
         match Head::parse(&head[..got], Dialect::MariaDb) {
-            Ok(parsed) => return Ok(Some(Identity { space: parsed.map(|head| head.space), size })),
+            Ok(parsed) => return Ok(Some(Identity { space: parsed.map(|head| head.space), stamp })),
             // Just made: its first page is still to come.
-            Err(BadHead::Short) => return Ok(Some(Identity { space: None, size })),
+            Err(BadHead::Short) => return Ok(Some(Identity { space: None, stamp })),
             Err(_) if since.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             Err(bad) => return Err(refused(&file.path.display().to_string(), bad.to_string())),
         }
@@ -325,10 +347,10 @@ fn is_encrypted(head: &Head, page: &[u8]) -> bool {
     }
 }
 
-fn size_of(opened: &OpenedFile) -> Result<u64> {
+fn stamp_of(opened: &OpenedFile) -> Result<Stamp> {
     let stat =
         opened.file.metadata().map_err(|error| Error::io("look at", opened.path.display().to_string(), error))?;
-    Ok(stat.len())
+    Ok(Stamp::of(&stat))
 }
 
 fn damaged(opened: &OpenedFile, why: String) -> Error {
@@ -441,10 +463,11 @@ mod tests {
         );
         assert_eq!(identify(&file).unwrap(), None);
         let made = File::create_new(&path).unwrap();
-        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 0 }));
+        let identified = || identify(&file).unwrap().map(|found| (found.space, found.stamp.size));
+        assert_eq!(identified(), Some((None, 0)));
         made.set_len(65536).unwrap();
         made.write_all_at(&[9; 100], 50_000).unwrap();
-        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 65536 }));
+        assert_eq!(identified(), Some((None, 65536)));
         let file = open(&path);
         assert_eq!((file.entry.space, file.entry.page), (None, None));
         let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());

@@ -13,12 +13,14 @@
 mod conductor;
 mod data_file;
 mod files;
+mod imported;
 mod listing;
 mod missing;
 mod other_files;
 mod places;
 mod reconcile;
 mod stages;
+mod stamp;
 mod statements;
 mod tablespaces;
 mod work;
@@ -36,6 +38,7 @@ pub use listing::{ListedFile, Listing, OtherFile, Role, Settles, list};
 pub use places::Places;
 pub use reconcile::{Copied, Present, Reconciled, reconcile};
 pub use stages::{Blocked, Stage, Stages};
+pub use stamp::Stamp;
 pub use statements::{Row, Statements, server_lsn, variables};
 pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader, Told};
 

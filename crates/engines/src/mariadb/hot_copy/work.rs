@@ -15,6 +15,7 @@ use fullbore_core::{Error, Result};
 
 use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
 use super::listing::{ListedFile, Role};
+use super::stamp::Stamp;
 use crate::innodb::damage::DamagedPage;
 
 /// Unit of pieces in bytes, and of direct reads.
@@ -192,10 +193,11 @@ impl Work {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
+        let stamp = Stamp::of(&opened.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         opened.take(most).read_to_end(&mut bytes).map_err(failed)?;
         let number = FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
-        let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64));
+        let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64, stamp));
         let mut state = self.lock();
         state.know(&entry);
         if !bytes.is_empty() {

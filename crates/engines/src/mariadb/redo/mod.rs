@@ -5,6 +5,7 @@
 //! | `ring` | where an LSN stands in the file |
 //! | `header` | header and checkpoints |
 //! | `record`, `framing` | records, and mini-transactions with their checksums |
+//! | `lives` | which files were made and removed |
 //! | `tail` | follows the log of a running server, and never takes what may not be final |
 //! | `write` | the log of the restored directory: linear, from the checkpoint on |
 //!
@@ -12,6 +13,7 @@
 
 pub mod framing;
 pub mod header;
+pub mod lives;
 pub mod record;
 pub mod ring;
 pub mod tail;
