@@ -99,7 +99,8 @@ pub fn list(places: &Places) -> Result<Listing> {
         });
     }
     for (name, path) in entries(&places.undo_directory)? {
-        if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) {
+        // A database may have this name too, and any other.
+        if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) && is_file(&path)? {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
             listing.tablespaces.push(ListedFile { name, path, elsewhere, ambiguous: false, role: Role::Undo });
         }
@@ -110,7 +111,7 @@ pub fn list(places: &Places) -> Result<Listing> {
     for (name, path) in entries(&places.datadir)? {
         // A database may be a symbolic link to its folder.
         let Some(stat) = found(fs::metadata(&path), &path)? else { continue };
-        if TOP_FILES.contains(&name.as_str()) {
+        if stat.is_file() && TOP_FILES.contains(&name.as_str()) {
             listing.others.push(OtherFile { name, path, settles: Settles::WithoutDdl });
         } else if stat.is_dir() && !name.starts_with(['#', '.']) && name != "lost+found" && !apart.contains(&path) {
             list_database(&name, &path, &mut listing, &mut unknown)?;
@@ -135,10 +136,19 @@ pub fn list_late(places: &Places) -> Result<Vec<OtherFile>> {
 }
 
 fn aria_log(places: &Places) -> Result<Vec<OtherFile>> {
-    let files = entries(&places.aria_log_directory)?.into_iter();
-    let logs =
-        files.filter(|(name, _)| name == "aria_log_control" || name.strip_prefix("aria_log.").is_some_and(is_number));
-    Ok(logs.map(|(name, path)| OtherFile { name, path, settles: Settles::WithoutCommits }).collect())
+    let mut logs = Vec::new();
+    for (name, path) in entries(&places.aria_log_directory)? {
+        let is_log = name == "aria_log_control" || name.strip_prefix("aria_log.").is_some_and(is_number);
+        if is_log && is_file(&path)? {
+            logs.push(OtherFile { name, path, settles: Settles::WithoutCommits });
+        }
+    }
+    Ok(logs)
+}
+
+/// Whether it is a file, or a link to one; not if it is gone.
+fn is_file(path: &Path) -> Result<bool> {
+    Ok(found(fs::metadata(path), path)?.is_some_and(|stat| stat.is_file()))
 }
 
 /// One database's folder.
@@ -252,6 +262,23 @@ mod tests {
             write_block: 0,
             myisam_use_mmap: false,
         }
+    }
+
+    #[test]
+    fn a_database_may_have_the_name_of_a_file_of_the_server() {
+        let root = tempfile::tempdir().unwrap();
+        let names = ["undo001", "aria_log_control", "mariadb_upgrade_info", "mysql_upgrade_info"];
+        for name in names {
+            fs::create_dir_all(root.path().join("data").join(name)).unwrap();
+            fs::write(root.path().join("data").join(name).join("db.opt"), b"").unwrap();
+        }
+        let data = root.path().join("data");
+        let places = Places { undo_directory: data.clone(), aria_log_directory: data.clone(), ..places(root.path()) };
+        let listing = list(&places).unwrap();
+        assert!(listing.tablespaces.iter().all(|file| file.name == "ibdata1"), "{:?}", listing.tablespaces);
+        let mut expected = names.map(|name| format!("{name}/db.opt"));
+        expected.sort();
+        assert_eq!(listing.others.iter().map(|file| file.name.clone()).collect::<Vec<_>>(), expected);
     }
 
     #[test]
