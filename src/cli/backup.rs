@@ -118,6 +118,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         continue_after_error: args.continue_after_error,
         install_clone_plugin: args.install_clone_plugin,
         include_other_engines: args.include_other_engines,
+        accept_left_out: args.accept_left_out,
     })
 }
 

@@ -168,6 +168,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         continue_after_error: false,
         install_clone_plugin: false,
         include_other_engines: false,
+        accept_left_out: false,
     })
 }
 

@@ -58,6 +58,8 @@ pub struct Options {
     pub install_clone_plugin: bool,
     /// `--include-other-engines`: MySQL's tables that are not InnoDB are stored too, as SQL text.
     pub include_other_engines: bool,
+    /// `--accept-left-out`: tables and files that a copy of a MariaDB leaves out are no warning.
+    pub accept_left_out: bool,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             continue_after_error: false,
             install_clone_plugin: false,
             include_other_engines: false,
+            accept_left_out: false,
         }
     }
 }
@@ -203,8 +206,12 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         ));
     };
     if options.include_other_engines && scheme != "mysql" {
-        let why = "only a clone of MySQL leaves tables of other engines out";
-        return Err(Error::usage("--include-other-engines", why, "leave it out: everything is stored"));
+        let why = "only a backup of a MySQL stores tables of other engines as SQL text";
+        return Err(Error::usage("--include-other-engines", why, "leave it out"));
+    }
+    if options.accept_left_out && scheme != "mariadb" {
+        let why = "it is about a MariaDB whose files are copied";
+        return Err(Error::usage("--accept-left-out", why, "leave it out"));
     }
     #[cfg(feature = "sqlite")]
     if scheme == "sqlite" {

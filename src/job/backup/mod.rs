@@ -98,6 +98,8 @@ pub struct Request {
     pub install_clone_plugin: bool,
     /// `--include-other-engines`.
     pub include_other_engines: bool,
+    /// `--accept-left-out`.
+    pub accept_left_out: bool,
 }
 
 /// What a set goes on from.
@@ -194,6 +196,7 @@ pub(super) fn write(
     let prepared = prepare(request, first_plan(request)?, base, session, conduct, report)?;
     if request.dry_run {
         report.status = "planned".into();
+        report.warnings.extend(session.facts().warnings);
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
         return Ok(None);
     }
@@ -273,6 +276,7 @@ pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options
         continue_after_error: request.continue_after_error,
         install_clone_plugin: request.install_clone_plugin,
         include_other_engines: request.include_other_engines,
+        accept_left_out: request.accept_left_out,
     }
 }
 

@@ -3,40 +3,16 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;
-use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, LOG, Options, Outcome};
+use fullbore_engines::mariadb::hot_copy::{Options, Outcome};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::directory::{Directory, Target};
+use crate::directory::Meanwhile;
 use crate::live::{copy_to, room};
-
-/// Only a file of the large table has more bytes before this.
-const FAR: u64 = 16 << 20;
-
-/// Does something once, when the large table is being read: the one reader has read the small tables then.
-struct Meanwhile<'a> {
-    directory: Directory,
-    act: Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>,
-}
-
-impl Target for Meanwhile<'_> {
-    fn write(&self, file: FileNumber, offset: u64, bytes: &[u8]) -> Result<()> {
-        if file != LOG && offset >= FAR {
-            let act = self.act.lock().unwrap().take();
-            act.into_iter().for_each(|act| act());
-        }
-        self.directory.write(file, offset, bytes)
-    }
-
-    fn finish(&self, files: &[CopiedFile]) {
-        self.directory.finish(files);
-    }
-}
 
 /// A server with small tables, a large one that comes after them, and a file to import.
 struct Source {
@@ -77,10 +53,10 @@ impl Source {
 
     fn copy(&self, name: &str, act: impl FnOnce() + Send) -> Result<(PathBuf, Outcome)> {
         let to = self.room.path().join(name);
-        let target = Meanwhile { directory: Directory::new(&to), act: Mutex::new(Some(Box::new(act))) };
+        let target = Meanwhile::new(&to, act);
         let options = Options { threads: 1, halt: Halt::new(), ..Options::default() };
         let (outcome, _) = copy_to(&self.server, &target, &options)?;
-        assert!(target.act.lock().unwrap().is_none(), "the large table was read");
+        assert!(target.has_acted(), "the large table was read");
         Ok((to, outcome))
     }
 

@@ -15,6 +15,7 @@ use fullbore_core::{Error, Result};
 
 use super::files::{CopiedFile, FileKind};
 use super::imported::{self, Kept};
+use super::left_out::{LeftOut, TableEngines};
 use super::listing::{list, list_late};
 use super::missing;
 use super::other_files::{OtherFiles, Round};
@@ -100,6 +101,8 @@ pub(super) fn conduct(
         torn_pages: work.torn.load(Ordering::Relaxed),
         damaged: work.damaged(),
         elapsed: started.elapsed(),
+        left_out: still.left_out,
+        passed_over: still.passed_over,
         warnings: still.warnings,
     })
 }
@@ -173,6 +176,8 @@ struct Still {
     blocked: Blocked,
     tablespaces_while_blocked: u64,
     others: Round,
+    left_out: Vec<LeftOut>,
+    passed_over: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -198,6 +203,9 @@ impl Copier<'_> {
         tablespaces.copy_first(listing.tablespaces, open, &check)?;
         self.stop_at_damage()?;
         others.copy_settled(&listing.others, &check)?;
+        // What is looked up now need not be looked up while DDL waits.
+        let mut engines = TableEngines::default();
+        engines.look(&listing.others)?;
         for _ in 0..CATCH_UP_ROUNDS {
             if tablespaces.reconcile(list(self.places)?.tablespaces, Moment::DdlGoesOn, &check)? == 0 {
                 break;
@@ -205,7 +213,7 @@ impl Copier<'_> {
         }
         self.demand_recoverable_early()?;
         let stages = stages.into_inner();
-        self.hold_still(stages, tablespaces, others, target)
+        self.hold_still(stages, tablespaces, others, engines, target)
     }
 
     /// The stages that others notice: as little as possible, and in the shortest way.
@@ -214,6 +222,7 @@ impl Copier<'_> {
         mut stages: Stages,
         mut tablespaces: Tablespaces,
         mut others: OtherFiles,
+        mut engines: TableEngines,
         target: &mut dyn FnMut(u64),
     ) -> Result<Still> {
         let halt = &self.options.halt;
@@ -221,8 +230,10 @@ impl Copier<'_> {
             halt.check()?;
             stages.enter(stage)?;
         }
-        let mut listing = list(self.places)?;
-        listing.warnings.extend(missing::demand_files(&listing, stages.server())?);
+        let listing = list(self.places)?;
+        let warnings = missing::demand_files(&listing, stages.server())?;
+        // Nobody creates or drops a table now.
+        let left_out = engines.look(&listing.others)?;
         // The lock is not asked after here: every statement that follows would fail without it.
         let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, Moment::DdlBlocked, &|| Ok(()))?;
         self.stop_at_damage()?;
@@ -240,7 +251,17 @@ impl Copier<'_> {
         let kept = tablespaces.kept();
         let files = tablespaces.into_copied().chain(others.into_copied()).collect();
         let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
-        Ok(Still { files, kept, position, blocked, tablespaces_while_blocked, others, warnings: listing.warnings })
+        Ok(Still {
+            files,
+            kept,
+            position,
+            blocked,
+            tablespaces_while_blocked,
+            others,
+            left_out,
+            passed_over: listing.passed_over,
+            warnings,
+        })
     }
 
     fn demand_recoverable_early(&self) -> Result<()> {

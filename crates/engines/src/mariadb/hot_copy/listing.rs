@@ -68,16 +68,16 @@ pub struct Listing {
     pub tablespaces: Vec<ListedFile>,
     /// The others.
     pub others: Vec<OtherFile>,
-    /// What was left out and may matter.
-    pub warnings: Vec<String>,
+    /// What was passed over and may matter: a warning.
+    pub passed_over: Vec<String>,
 }
 
 /// Files in a database's folder that belong to it, by what follows the last dot: definitions, partitions, triggers, and the tables of
 /// MyISAM, Aria, MERGE, ARCHIVE and CSV.
 const OTHER_SUFFIXES: [&str; 15] =
     ["frm", "opt", "par", "TRG", "TRN", "isl", "MYD", "MYI", "MAD", "MAI", "MRG", "ARM", "ARZ", "CSM", "CSV"];
-/// Files that may lie there and are not worth a word: what EXPORT, an editor or a crash left.
-const KNOWN_SUFFIXES: [&str; 6] = ["cfg", "cfp", "BAK", "TMD", "TMM", "log"];
+/// Files that may lie there and are not worth a word: what EXPORT or a repair left.
+const KNOWN_SUFFIXES: [&str; 5] = ["cfg", "cfp", "BAK", "TMD", "TMM"];
 /// Files in the data directory itself that belong to the copy.
 const TOP_FILES: [&str; 2] = ["mariadb_upgrade_info", "mysql_upgrade_info"];
 /// The server's own database: its tables of statistics and logs change at any time.
@@ -119,8 +119,9 @@ pub fn list(places: &Places) -> Result<Listing> {
     }
     if !unknown.is_empty() {
         let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        listing.warnings.push(format!(
-            "{} files in the folders of databases are of no kind that is known here and are not in the backup: {named}{}",
+        listing.passed_over.push(format!(
+            "{} files in the folders of databases are of no kind that is known here and are not in this backup: {named}{}; --accept-left-out \
+             says that this is known",
             unknown.len(),
             if unknown.len() > NAMED_MAX { ", …" } else { "" }
         ));
@@ -311,6 +312,7 @@ mod tests {
             "data/shop/b.MYD",
             "data/shop/b.MYI",
             "data/shop/c.strange",
+            "data/shop/c.log",
             "data/shop/a.cfg",
             "data/mysql/stats.MAD",
             "data/#tmp/a.ibd",
@@ -351,9 +353,11 @@ mod tests {
         ];
         assert_eq!(late(Settles::WithoutDdl), early);
         assert!(
-            listing.warnings.len() == 1 && listing.warnings[0].contains("shop/c.strange"),
+            listing.passed_over.len() == 1
+                && listing.passed_over[0].contains("2 files")
+                && listing.passed_over[0].contains("shop/c.log, shop/c.strange"),
             "{:?}",
-            listing.warnings
+            listing.passed_over
         );
     }
 }

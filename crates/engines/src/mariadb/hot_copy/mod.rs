@@ -14,6 +14,7 @@ mod conductor;
 mod data_file;
 mod files;
 mod imported;
+mod left_out;
 mod listing;
 mod missing;
 mod other_files;
@@ -34,6 +35,7 @@ use fullbore_core::io::Mode;
 use fullbore_core::{Error, Result, threads};
 
 pub use files::{CopiedFile, FileKind};
+pub use left_out::{LeftOut, TableEngines, warnings as warnings_of_left_out};
 pub use listing::{ListedFile, Listing, OtherFile, Role, Settles, list};
 pub use places::Places;
 pub use reconcile::{Copied, Present, Reconciled, reconcile};
@@ -109,6 +111,10 @@ pub struct Outcome {
     pub damaged: Vec<DamagedPage>,
     /// How long it took.
     pub elapsed: Duration,
+    /// Tables that are not in it.
+    pub left_out: Vec<LeftOut>,
+    /// What else is not in it.
+    pub passed_over: Vec<String>,
     /// What the user should know although the copy is good.
     pub warnings: Vec<String>,
 }
