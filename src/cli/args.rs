@@ -206,6 +206,10 @@ pub struct Backup {
     /// SQLite: store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged.
     #[arg(long)]
     pub keep_free_pages: bool,
+    /// MariaDB: you know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, Mroonga and
+    /// CONNECT. The set lists them, and the backup does not warn of them.
+    #[arg(long)]
+    pub accept_left_out: bool,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,

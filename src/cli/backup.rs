@@ -119,6 +119,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         install_clone_plugin: args.install_clone_plugin,
         include_other_engines: args.include_other_engines,
         keep_free_pages: args.keep_free_pages,
+        accept_left_out: args.accept_left_out,
     })
 }
 

@@ -169,6 +169,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         install_clone_plugin: false,
         include_other_engines: false,
         keep_free_pages: false,
+        accept_left_out: false,
     })
 }
 

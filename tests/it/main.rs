@@ -56,6 +56,8 @@ mod many_sets;
 mod mariadb;
 #[cfg(feature = "mariadb")]
 mod mariadb_refusals;
+#[cfg(feature = "mariadb")]
+mod mariadb_tables;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "mysql")]

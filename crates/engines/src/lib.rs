@@ -62,6 +62,8 @@ pub struct Options {
     pub include_other_engines: bool,
     /// `--keep-free-pages`: free pages of an SQLite database are stored like any other.
     pub keep_free_pages: bool,
+    /// `--accept-left-out`: tables and files that a copy of a MariaDB leaves out are no warning.
+    pub accept_left_out: bool,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             install_clone_plugin: false,
             include_other_engines: false,
             keep_free_pages: false,
+            accept_left_out: false,
         }
     }
 }
@@ -221,8 +224,12 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         ));
     };
     if options.include_other_engines && scheme != "mysql" {
-        let why = "only a clone of MySQL leaves tables of other engines out";
-        return Err(Error::usage("--include-other-engines", why, "leave it out: everything is stored"));
+        let why = "only a backup of a MySQL stores tables of other engines as SQL text";
+        return Err(Error::usage("--include-other-engines", why, "leave it out"));
+    }
+    if options.accept_left_out && scheme != "mariadb" {
+        let why = "it is about a MariaDB whose files are copied";
+        return Err(Error::usage("--accept-left-out", why, "leave it out"));
     }
     if options.keep_free_pages && scheme != "sqlite" {
         let why = "only a backup of an SQLite database leaves free pages out by its free-list";

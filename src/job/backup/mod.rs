@@ -100,6 +100,8 @@ pub struct Request {
     pub include_other_engines: bool,
     /// `--keep-free-pages`.
     pub keep_free_pages: bool,
+    /// `--accept-left-out`.
+    pub accept_left_out: bool,
 }
 
 /// What a set goes on from.
@@ -196,6 +198,7 @@ pub(super) fn write(
     let prepared = prepare(request, first_plan(request)?, base, session, conduct, report)?;
     if request.dry_run {
         report.status = "planned".into();
+        report.warnings.extend(session.facts().warnings);
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
         return Ok(None);
     }
@@ -276,6 +279,7 @@ pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options
         install_clone_plugin: request.install_clone_plugin,
         include_other_engines: request.include_other_engines,
         keep_free_pages: request.keep_free_pages,
+        accept_left_out: request.accept_left_out,
     }
 }
 

@@ -11,7 +11,9 @@ use fullbore_core::source::{Source, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::json;
 
-use super::hot_copy::{self, CopiedFile, HotCopy, Outcome, Places, Statements, list};
+use super::hot_copy::{
+    self, CopiedFile, HotCopy, LeftOut, Listing, Outcome, Places, Statements, TableEngines, list, warnings_of_left_out,
+};
 use super::preflight;
 use crate::innodb::damage;
 use crate::mysql::connection::Connection;
@@ -26,6 +28,8 @@ const SILENCE: Duration = Duration::from_secs(300);
 const UNIT: u32 = 16384;
 /// Smaller files are not asked for holes: they have hardly any.
 const HOLES_FROM: u64 = 1 << 20;
+/// How many tables that are left out the manifest names.
+const LEFT_OUT_MAX: usize = 1000;
 /// How many files outside of the data directory a warning names.
 const NAMED_MAX: usize = 3;
 
@@ -41,6 +45,10 @@ pub struct MariadbSession {
     /// The server's files before the copy, for estimates: what one after another makes one stream.
     pub(super) files: Vec<(PathBuf, u64)>,
     expected: [Stream; 1],
+    /// Tables that a copy would not hold, before it begins.
+    left_out: Vec<LeftOut>,
+    /// That tables and files are left out is known to the user.
+    accept_left_out: bool,
 }
 
 struct Start {
@@ -75,11 +83,13 @@ impl MariadbSession {
         let mut stages = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
         stages.set_silence(options.lock_timeout + SILENCE);
         let monitor = Connection::open_patient(&address, &credentials, Some(cut.clone()))?;
-        let files = sizes(&places)?;
+        let listing = list(&places)?;
+        let left_out = TableEngines::default().look(&listing.others)?;
+        let files = sizes(listing);
         crate::streams::demand(&address.name(), files.len() as u64 + 1)?; // And the redo log.
         let size = files.iter().map(|(_, size)| size).sum::<u64>() + redo_bytes;
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size }];
-        let datadir = places.datadir.clone();
+        let (datadir, accept_left_out) = (places.datadir.clone(), options.accept_left_out);
         let options = hot_copy::Options {
             threads: options.readers,
             mode: Mode::from_environment()?,
@@ -91,7 +101,8 @@ impl MariadbSession {
             cut,
         };
         let start = Mutex::new(Some(Start { stages, monitor, places, options }));
-        Ok(Self { start, copy: OnceLock::new(), facts, datadir, redo_bytes, files, expected })
+        let copy = OnceLock::new();
+        Ok(Self { start, copy, facts, datadir, redo_bytes, files, expected, left_out, accept_left_out })
     }
 
     /// The copy; whoever asks first begins it.
@@ -126,15 +137,14 @@ fn redo_bytes(server: &mut dyn Statements) -> u64 {
 }
 
 /// The server's files and their sizes just now.
-fn sizes(places: &Places) -> Result<Vec<(PathBuf, u64)>> {
-    let listing = list(places)?;
+fn sizes(listing: Listing) -> Vec<(PathBuf, u64)> {
     let tablespaces = listing.tablespaces.into_iter().map(|file| file.path);
     let paths = tablespaces.chain(listing.others.into_iter().map(|file| file.path));
     // What is gone again has no size.
-    Ok(paths
+    paths
         .map(|path| (std::fs::metadata(&path).map_or(0, |stat| stat.len()), path))
         .map(|(size, path)| (path, size))
-        .collect())
+        .collect()
 }
 
 impl Session for MariadbSession {
@@ -178,6 +188,11 @@ impl Session for MariadbSession {
             "encrypted_tablespaces": outcome.files.iter().filter(|file| file.encrypted).count(),
             "outside_the_data_directory": outside(outcome).map(|(file, was)| json!({ "path": file.name, "was": was })).collect::<Vec<_>>(),
         });
+        if !outcome.left_out.is_empty() {
+            let named = |left: &LeftOut| json!({ "table": left.table, "engine": left.engine });
+            position["left_out_tables"] = outcome.left_out.iter().take(LEFT_OUT_MAX).map(named).collect();
+            position["left_out_count"] = json!(outcome.left_out.len());
+        }
         damage::write(&outcome.damaged, &mut position);
         Ok(position)
     }
@@ -195,6 +210,11 @@ impl Session for MariadbSession {
 
     fn facts(&self) -> Facts {
         let mut warnings = self.facts.warnings.clone();
+        let left_out = self.outcome().map_or(&self.left_out, |outcome| &outcome.left_out);
+        if !self.accept_left_out {
+            warnings.extend(warnings_of_left_out(left_out));
+            warnings.extend(self.outcome().iter().flat_map(|outcome| outcome.passed_over.iter().cloned()));
+        }
         if let Some(outcome) = self.outcome() {
             warnings.extend(outcome.warnings.iter().cloned());
             warnings.extend(warning_of_outside(outcome));

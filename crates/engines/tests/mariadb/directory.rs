@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use fullbore_core::checksum::is_zero;
 use fullbore_core::io::Memory;
 use fullbore_core::{Error, Result};
-use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, HotCopy, Options, Outcome, Places, Statements};
+use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, HotCopy, LOG, Options, Outcome, Places, Statements};
 
 /// Takes the files of a copy.
 pub trait Target: Sync {
@@ -109,6 +109,39 @@ impl Target for Directory {
         for (number, _) in self.open.lock().unwrap().drain() {
             fs::remove_file(self.part(number)).unwrap();
         }
+    }
+}
+
+/// Only files of large tables have more bytes than this.
+const FAR: u64 = 16 << 20;
+
+/// A directory; does something once, when a large table is being read: one reader has read the tables before it then.
+pub struct Meanwhile<'a> {
+    directory: Directory,
+    act: Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>,
+}
+
+impl<'a> Meanwhile<'a> {
+    pub fn new(to: &Path, act: impl FnOnce() + Send + 'a) -> Self {
+        Self { directory: Directory::new(to), act: Mutex::new(Some(Box::new(act))) }
+    }
+
+    pub fn has_acted(&self) -> bool {
+        self.act.lock().unwrap().is_none()
+    }
+}
+
+impl Target for Meanwhile<'_> {
+    fn write(&self, file: FileNumber, offset: u64, bytes: &[u8]) -> Result<()> {
+        if file != LOG && offset >= FAR {
+            let act = self.act.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
+        self.directory.write(file, offset, bytes)
+    }
+
+    fn finish(&self, files: &[CopiedFile]) {
+        self.directory.finish(files);
     }
 }
 

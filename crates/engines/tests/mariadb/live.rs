@@ -10,7 +10,7 @@ use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::directory::{Directory, Nothing, Target, copy_into};
+use crate::directory::{Directory, Meanwhile, Nothing, Target, copy_into};
 use crate::restored;
 use crate::workload::{self, Workload};
 
@@ -116,6 +116,43 @@ fn undo_tablespaces_that_are_truncated_are_copied() {
         .option("innodb_undo_log_truncate=ON")
         .option("innodb_max_undo_log_size=10M");
     survives(Kind::Mariadb10, &options, &ServerOptions::new(), "", 1);
+}
+
+/// Recovery writes to the log as well, before it makes its first checkpoint.
+#[test]
+fn a_server_with_a_small_log_has_room_in_it_while_it_recovers() {
+    /// Of a log of 4 MiB.
+    const NEARLY_ALL: u64 = 4_100_000;
+    for kind in Kind::MARIADB {
+        let source = Server::start(kind, &ServerOptions::new().redo("4M"));
+        source.sql(
+            "CREATE DATABASE shop; USE shop; CREATE TABLE large ENGINE=InnoDB SELECT seq AS id, REPEAT(MD5(seq), 30) AS v FROM seq_1_to_40000; \
+             CREATE TABLE shop.small (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(1000)) ENGINE=InnoDB",
+        );
+        source.flush_pages();
+        let lsn = || {
+            let said = source.sql("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
+            said.trim().split('\t').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let before = lsn();
+        let write = || {
+            while lsn() < before + NEARLY_ALL {
+                source.sql("INSERT INTO shop.small (v) SELECT REPEAT(MD5(seq), 30) FROM seq_1_to_20");
+            }
+        };
+        let room = room();
+        let to = room.path().join("data");
+        let target = Meanwhile::new(&to, write);
+        let options = Options { threads: 1, halt: Halt::new(), ..Options::default() };
+        let (outcome, _) = copy_to(&source, &target, &options).unwrap();
+        assert!(target.has_acted() && outcome.end_lsn - outcome.checkpoint.lsn >= NEARLY_ALL);
+        let options = ServerOptions::new().redo("4M").datadir(&to).password_file(source.password_file().unwrap());
+        let restored = Server::start(kind, &options);
+        let count = "SELECT COUNT(*) FROM shop.small";
+        assert_eq!(restored.sql(count), source.sql(count));
+        let log = restored.error_log();
+        assert!(!log.contains("insufficient innodb_log_file_size"), "{log}");
+    }
 }
 
 #[test]

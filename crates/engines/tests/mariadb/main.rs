@@ -6,6 +6,7 @@
 mod client;
 mod conformance;
 mod directory;
+mod imported;
 mod live;
 mod pages;
 mod refusals;

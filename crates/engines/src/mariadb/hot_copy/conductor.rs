@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -14,6 +15,8 @@ use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
 use super::files::{CopiedFile, FileKind};
+use super::imported::{self, Kept};
+use super::left_out::{LeftOut, TableEngines};
 use super::listing::{list, list_late};
 use super::lost::{Judged, Short, Unfinished};
 use super::missing;
@@ -21,12 +24,13 @@ use super::other_files::{OtherFiles, Round};
 use super::places::Places;
 use super::stages::{Blocked, Stage, Stages};
 use super::statements::{Statements, server_lsn};
-use super::tablespaces::Tablespaces;
+use super::tablespaces::{Moment, Tablespaces};
 use super::work::{LOG, PIECE_UNIT, Work};
 use super::{Options, Outcome, Settles};
 use crate::innodb::damage::{self, DamagedPage};
 use crate::mariadb::log;
 use crate::mariadb::position::BinlogPosition;
+use crate::mariadb::redo::lives::Lives;
 use crate::mariadb::redo::tail::{ServerLsn, Tail};
 use crate::mariadb::redo::touched::Touched;
 use crate::mariadb::redo::write::LinearLog;
@@ -61,7 +65,8 @@ pub(super) fn conduct(
     work.give_log(0, linear.head())?;
     let touched = work.follow(Touched::new(tail.header().encrypted));
     let (tell, told) = channel();
-    let copier = Copier { places, options, work };
+    let lives = tail.lives();
+    let copier = Copier { places, options, work, lives: Arc::clone(&lives) };
     let (end_lsn, still) = thread::scope(|scope| {
         let follower = scope.spawn(|| {
             let mut emit = |lsn: u64, bytes: &[u8]| {
@@ -79,6 +84,7 @@ pub(super) fn conduct(
         work.end_log();
         end.zip(still).ok_or(Error::Halted)
     })?;
+    imported::demand_recoverable(&still.kept, &lives.lock().unwrap_or_else(PoisonError::into_inner))?;
     let mut files = still.files;
     let Judged { damaged, warning } = work.judge(&files, &still.short, &still.unfinished);
     copier.stop_at(&damaged)?;
@@ -104,6 +110,8 @@ pub(super) fn conduct(
         torn_pages: work.torn.load(Ordering::Relaxed),
         damaged,
         elapsed: started.elapsed(),
+        left_out: still.left_out,
+        passed_over: still.passed_over,
         warnings: still.warnings.into_iter().chain(warning).collect(),
     })
 }
@@ -172,12 +180,15 @@ fn follow_to_the_end(
 /// What the copy was while the server held still.
 struct Still {
     files: Vec<CopiedFile>,
+    kept: Vec<Kept>,
     position: BinlogPosition,
     blocked: Blocked,
     tablespaces_while_blocked: u64,
     others: Round,
     short: Vec<Short>,
     unfinished: Unfinished,
+    left_out: Vec<LeftOut>,
+    passed_over: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -186,6 +197,7 @@ struct Copier<'a> {
     places: &'a Places,
     options: &'a Options,
     work: &'a Work,
+    lives: Arc<Mutex<Lives>>,
 }
 
 impl Copier<'_> {
@@ -193,21 +205,26 @@ impl Copier<'_> {
     fn copy(&self, stages: Stages, target: &mut dyn FnMut(u64)) -> Result<Still> {
         let stages = RefCell::new(stages);
         let mut others = OtherFiles::new(self.work, !self.places.myisam_use_mmap);
-        let mut tablespaces = Tablespaces::new(self.work, self.options.threads);
+        let mut tablespaces = Tablespaces::new(self.work, self.options.threads, Arc::clone(&self.lives));
+        let open = imported::open_numbers(stages.borrow_mut().server());
         let listing = list(self.places)?;
         missing::demand_files_early(self.places, stages.borrow_mut().server())?;
         tablespaces.look_at_system(&listing.tablespaces)?;
-        let check = || stages.borrow_mut().check();
-        tablespaces.copy(listing.tablespaces, &check)?;
+        let check = || stages.borrow_mut().check().and_then(|()| self.demand_recoverable_early());
+        tablespaces.copy_first(listing.tablespaces, open, &check)?;
         self.stop_at(&self.work.damaged())?;
         others.copy_settled(&listing.others, &check)?;
+        // What is looked up now need not be looked up while DDL waits.
+        let mut engines = TableEngines::default();
+        engines.look(&listing.others)?;
         for _ in 0..CATCH_UP_ROUNDS {
-            if tablespaces.reconcile(list(self.places)?.tablespaces, &check)? == 0 {
+            if tablespaces.reconcile(list(self.places)?.tablespaces, Moment::DdlGoesOn, &check)? == 0 {
                 break;
             }
         }
+        self.demand_recoverable_early()?;
         let stages = stages.into_inner();
-        self.hold_still(stages, tablespaces, others, target)
+        self.hold_still(stages, tablespaces, others, engines, target)
     }
 
     /// The stages that others notice: as little as possible, and in the shortest way.
@@ -216,6 +233,7 @@ impl Copier<'_> {
         mut stages: Stages,
         mut tablespaces: Tablespaces,
         mut others: OtherFiles,
+        mut engines: TableEngines,
         target: &mut dyn FnMut(u64),
     ) -> Result<Still> {
         let halt = &self.options.halt;
@@ -223,10 +241,12 @@ impl Copier<'_> {
             halt.check()?;
             stages.enter(stage)?;
         }
-        let mut listing = list(self.places)?;
-        listing.warnings.extend(missing::demand_files(&listing, stages.server())?);
+        let listing = list(self.places)?;
+        let warnings = missing::demand_files(&listing, stages.server())?;
+        // Nobody creates or drops a table now.
+        let left_out = engines.look(&listing.others)?;
         // The lock is not asked after here: every statement that follows would fail without it.
-        let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, &|| Ok(()))?;
+        let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, Moment::DdlBlocked, &|| Ok(()))?;
         self.stop_at(&self.work.damaged())?;
         // No ALTER TABLE can end before the redo log does.
         let nothing = || Unfinished::In(HashSet::new());
@@ -242,19 +262,26 @@ impl Copier<'_> {
         let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
         let position = BinlogPosition::ask(stages.server())?;
         let blocked = stages.end()?;
-        let short = tablespaces.short();
+        let (short, kept) = (tablespaces.short(), tablespaces.kept());
         let files = tablespaces.into_copied().chain(others.into_copied()).collect();
         let others = Round { files: early.files + late.files, bytes: early.bytes + late.bytes };
         Ok(Still {
             files,
+            kept,
             position,
             blocked,
             tablespaces_while_blocked,
             others,
             short,
             unfinished,
-            warnings: listing.warnings,
+            left_out,
+            passed_over: listing.passed_over,
+            warnings,
         })
+    }
+
+    fn demand_recoverable_early(&self) -> Result<()> {
+        imported::demand_recoverable_early(&self.lives, &self.places.datadir)
     }
 
     /// A page that stays damaged ends the copy, unless it was asked to go on.

@@ -13,6 +13,7 @@ use fullbore_core::{Error, Result};
 
 use super::listing::{ListedFile, Role};
 use super::lost::Owner;
+use super::stamp::Stamp;
 use super::work::{FileNumber, PIECE_UNIT};
 use crate::innodb::Dialect;
 use crate::innodb::damage::DamagedPage;
@@ -54,14 +55,19 @@ pub struct Entry {
     pub size: u64,
     /// Pages of the whole tablespace by its first page; none where that is zero, or in a file that is no tablespace.
     pub counted: Option<u32>,
+    /// What the file was when it was opened.
+    pub stamp: Stamp,
+    /// Whether any write since then changes that stamp.
+    pub settled: bool,
+    /// The first page has no LSN: IMPORT TABLESPACE writes pages so, past the redo log.
+    pub without_lsn: bool,
     /// Where what was read of it ends.
     pub end: AtomicU64,
 }
 
 impl Entry {
-    /// Of a file of another engine that was read at once.
-    pub fn of_other(number: FileNumber, file: ListedFile, size: u64) -> Self {
-        let end = AtomicU64::new(size);
+    /// Of a file of another engine that was read at once: `size` bytes of it.
+    pub fn of_other(number: FileNumber, file: ListedFile, size: u64, stamp: Stamp) -> Self {
         Self {
             number,
             file,
@@ -72,7 +78,10 @@ impl Entry {
             encrypted: false,
             size,
             counted: None,
-            end,
+            stamp,
+            settled: false,
+            without_lsn: false,
+            end: AtomicU64::new(size),
         }
     }
 
@@ -180,6 +189,7 @@ impl DataFile {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
+        let stamp = stamp_of(&opened)?;
         let (mut head, mut first_page, mut encrypted, mut together) = (None, 0, false, Vec::new());
         let (mut doublewrite, mut further) = (None, false);
         if let Role::System { index } = file.role {
@@ -194,7 +204,7 @@ impl DataFile {
             encrypted = head.is_some_and(|head| is_encrypted(&head, &memory));
         }
         // After the first page was read: a server makes a file longer before it says so there.
-        let size = size_of(&opened)?;
+        let size = stamp_of(&opened)?.size;
         let format = head.map(|head| head.format);
         let entry = Entry {
             number: number(),
@@ -206,6 +216,9 @@ impl DataFile {
             encrypted,
             size,
             counted: head.map(|head| head.pages),
+            settled: stamp.is_settled(),
+            stamp,
+            without_lsn: together.is_empty() && head.is_some_and(|head| head.lsn == 0),
             end: AtomicU64::new(0),
             file,
         };
@@ -357,8 +370,8 @@ pub const SCRATCH: usize = PAGE_SIZE_MAX as usize;
 pub struct Identity {
     /// The tablespace's number; none while page 0 is zero.
     pub space: Option<u32>,
-    /// Bytes.
-    pub size: u64,
+    /// Which file it is, and when it was written to.
+    pub stamp: Stamp,
 }
 
 /// What a file is now; nothing if it is gone.
@@ -371,12 +384,12 @@ pub fn identify(file: &ListedFile) -> Result<Option<Identity>> {
     let mut head = [0; PAGE_SIZE_MIN as usize];
     let since = Instant::now();
     loop {
-        let read = opened.read_at(&mut head, 0).and_then(|got| Ok((got, opened.metadata()?.len())));
-        let (got, size) = read.map_err(|error| Error::io("read", file.path.display().to_string(), error))?;
+        let read = opened.read_at(&mut head, 0).and_then(|got| Ok((got, Stamp::of(&opened.metadata()?))));
+        let (got, stamp) = read.map_err(|error| Error::io("read", file.path.display().to_string(), error))?;
         match Head::parse(&head[..got], Dialect::MariaDb) {
-            Ok(parsed) => return Ok(Some(Identity { space: parsed.map(|head| head.space), size })),
+            Ok(parsed) => return Ok(Some(Identity { space: parsed.map(|head| head.space), stamp })),
             // Just made: its first page is still to come.
-            Err(BadHead::Short) => return Ok(Some(Identity { space: None, size })),
+            Err(BadHead::Short) => return Ok(Some(Identity { space: None, stamp })),
             Err(_) if since.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             Err(bad) => return Err(refused(&file.path.display().to_string(), bad.to_string())),
         }
@@ -429,10 +442,10 @@ fn is_encrypted(head: &Head, page: &[u8]) -> bool {
     }
 }
 
-fn size_of(opened: &OpenedFile) -> Result<u64> {
+fn stamp_of(opened: &OpenedFile) -> Result<Stamp> {
     let stat =
         opened.file.metadata().map_err(|error| Error::io("look at", opened.path.display().to_string(), error))?;
-    Ok(stat.len())
+    Ok(Stamp::of(&stat))
 }
 
 fn damaged(opened: &OpenedFile, why: String) -> Error {
@@ -545,10 +558,11 @@ mod tests {
         );
         assert_eq!(identify(&file).unwrap(), None);
         let made = File::create_new(&path).unwrap();
-        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 0 }));
+        let identified = || identify(&file).unwrap().map(|found| (found.space, found.stamp.size));
+        assert_eq!(identified(), Some((None, 0)));
         made.set_len(65536).unwrap();
         made.write_all_at(&[9; 100], 50_000).unwrap();
-        assert_eq!(identify(&file).unwrap(), Some(Identity { space: None, size: 65536 }));
+        assert_eq!(identified(), Some((None, 65536)));
         let file = open(&path);
         assert_eq!((file.entry.space, file.entry.page), (None, None));
         let (mut buffer, mut scratch) = (Memory::new(1 << 16).unwrap(), Memory::new(SCRATCH).unwrap());

@@ -68,16 +68,16 @@ pub struct Listing {
     pub tablespaces: Vec<ListedFile>,
     /// The others.
     pub others: Vec<OtherFile>,
-    /// What was left out and may matter.
-    pub warnings: Vec<String>,
+    /// What was passed over and may matter: a warning.
+    pub passed_over: Vec<String>,
 }
 
 /// Files in a database's folder that belong to it, by what follows the last dot: definitions, partitions, triggers, and the tables of
 /// MyISAM, Aria, MERGE, ARCHIVE and CSV.
 const OTHER_SUFFIXES: [&str; 15] =
     ["frm", "opt", "par", "TRG", "TRN", "isl", "MYD", "MYI", "MAD", "MAI", "MRG", "ARM", "ARZ", "CSM", "CSV"];
-/// Files that may lie there and are not worth a word: what EXPORT, an editor or a crash left.
-const KNOWN_SUFFIXES: [&str; 6] = ["cfg", "cfp", "BAK", "TMD", "TMM", "log"];
+/// Files that may lie there and are not worth a word: what EXPORT or a repair left.
+const KNOWN_SUFFIXES: [&str; 5] = ["cfg", "cfp", "BAK", "TMD", "TMM"];
 /// Files in the data directory itself that belong to the copy.
 const TOP_FILES: [&str; 2] = ["mariadb_upgrade_info", "mysql_upgrade_info"];
 /// The server's own database: its tables of statistics and logs change at any time.
@@ -99,7 +99,8 @@ pub fn list(places: &Places) -> Result<Listing> {
         });
     }
     for (name, path) in entries(&places.undo_directory)? {
-        if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) {
+        // A database may have this name too, and any other.
+        if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) && is_file(&path)? {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
             listing.tablespaces.push(ListedFile { name, path, elsewhere, ambiguous: false, role: Role::Undo });
         }
@@ -110,7 +111,7 @@ pub fn list(places: &Places) -> Result<Listing> {
     for (name, path) in entries(&places.datadir)? {
         // A database may be a symbolic link to its folder.
         let Some(stat) = found(fs::metadata(&path), &path)? else { continue };
-        if TOP_FILES.contains(&name.as_str()) {
+        if stat.is_file() && TOP_FILES.contains(&name.as_str()) {
             listing.others.push(OtherFile { name, path, settles: Settles::WithoutDdl });
         } else if stat.is_dir() && !name.starts_with(['#', '.']) && name != "lost+found" && !apart.contains(&path) {
             list_database(&name, &path, &mut listing, &mut unknown)?;
@@ -118,8 +119,9 @@ pub fn list(places: &Places) -> Result<Listing> {
     }
     if !unknown.is_empty() {
         let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        listing.warnings.push(format!(
-            "{} files in the folders of databases are of no kind that is known here and are not in the backup: {named}{}",
+        listing.passed_over.push(format!(
+            "{} files in the folders of databases are of no kind that is known here and are not in this backup: {named}{}; --accept-left-out \
+             says that this is known",
             unknown.len(),
             if unknown.len() > NAMED_MAX { ", …" } else { "" }
         ));
@@ -135,10 +137,19 @@ pub fn list_late(places: &Places) -> Result<Vec<OtherFile>> {
 }
 
 fn aria_log(places: &Places) -> Result<Vec<OtherFile>> {
-    let files = entries(&places.aria_log_directory)?.into_iter();
-    let logs =
-        files.filter(|(name, _)| name == "aria_log_control" || name.strip_prefix("aria_log.").is_some_and(is_number));
-    Ok(logs.map(|(name, path)| OtherFile { name, path, settles: Settles::WithoutCommits }).collect())
+    let mut logs = Vec::new();
+    for (name, path) in entries(&places.aria_log_directory)? {
+        let is_log = name == "aria_log_control" || name.strip_prefix("aria_log.").is_some_and(is_number);
+        if is_log && is_file(&path)? {
+            logs.push(OtherFile { name, path, settles: Settles::WithoutCommits });
+        }
+    }
+    Ok(logs)
+}
+
+/// Whether it is a file, or a link to one; not if it is gone.
+fn is_file(path: &Path) -> Result<bool> {
+    Ok(found(fs::metadata(path), path)?.is_some_and(|stat| stat.is_file()))
 }
 
 /// One database's folder.
@@ -255,6 +266,23 @@ mod tests {
     }
 
     #[test]
+    fn a_database_may_have_the_name_of_a_file_of_the_server() {
+        let root = tempfile::tempdir().unwrap();
+        let names = ["undo001", "aria_log_control", "mariadb_upgrade_info", "mysql_upgrade_info"];
+        for name in names {
+            fs::create_dir_all(root.path().join("data").join(name)).unwrap();
+            fs::write(root.path().join("data").join(name).join("db.opt"), b"").unwrap();
+        }
+        let data = root.path().join("data");
+        let places = Places { undo_directory: data.clone(), aria_log_directory: data.clone(), ..places(root.path()) };
+        let listing = list(&places).unwrap();
+        assert!(listing.tablespaces.iter().all(|file| file.name == "ibdata1"), "{:?}", listing.tablespaces);
+        let mut expected = names.map(|name| format!("{name}/db.opt"));
+        expected.sort();
+        assert_eq!(listing.others.iter().map(|file| file.name.clone()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn what_belongs_to_the_copy_is_found_wherever_it_is_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         for folder in
@@ -284,6 +312,7 @@ mod tests {
             "data/shop/b.MYD",
             "data/shop/b.MYI",
             "data/shop/c.strange",
+            "data/shop/c.log",
             "data/shop/a.cfg",
             "data/mysql/stats.MAD",
             "data/#tmp/a.ibd",
@@ -324,9 +353,11 @@ mod tests {
         ];
         assert_eq!(late(Settles::WithoutDdl), early);
         assert!(
-            listing.warnings.len() == 1 && listing.warnings[0].contains("shop/c.strange"),
+            listing.passed_over.len() == 1
+                && listing.passed_over[0].contains("2 files")
+                && listing.passed_over[0].contains("shop/c.log, shop/c.strange"),
             "{:?}",
-            listing.warnings
+            listing.passed_over
         );
     }
 }

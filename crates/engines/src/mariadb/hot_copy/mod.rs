@@ -13,6 +13,8 @@
 mod conductor;
 mod data_file;
 mod files;
+mod imported;
+mod left_out;
 mod listing;
 mod lost;
 mod missing;
@@ -20,6 +22,7 @@ mod other_files;
 mod places;
 mod reconcile;
 mod stages;
+mod stamp;
 mod statements;
 mod tablespaces;
 mod work;
@@ -33,10 +36,12 @@ use fullbore_core::io::Mode;
 use fullbore_core::{Error, Result, threads};
 
 pub use files::{CopiedFile, FileKind};
+pub use left_out::{LeftOut, TableEngines, warnings as warnings_of_left_out};
 pub use listing::{ListedFile, Listing, OtherFile, Role, Settles, list};
 pub use places::Places;
 pub use reconcile::{Copied, Present, Reconciled, reconcile};
 pub use stages::{Blocked, Stage, Stages};
+pub use stamp::Stamp;
 pub use statements::{Row, Statements, server_lsn, variables};
 pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader, Told};
 
@@ -107,6 +112,10 @@ pub struct Outcome {
     pub damaged: Vec<DamagedPage>,
     /// How long it took.
     pub elapsed: Duration,
+    /// Tables that are not in it.
+    pub left_out: Vec<LeftOut>,
+    /// What else is not in it.
+    pub passed_over: Vec<String>,
     /// What the user should know although the copy is good.
     pub warnings: Vec<String>,
 }

@@ -2,55 +2,20 @@
 //! only where they have changed since.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fullbore_core::{Error, Result};
 
 use super::data_file::Entry;
 use super::files::{CopiedFile, FileKind};
 use super::listing::{ListedFile, OtherFile, Role, Settles};
+use super::stamp::Stamp;
 use super::work::Work;
-
-/// A file that was changed less long ago can change again without a sign: the clocks of file systems tick in milliseconds, some in
-/// seconds.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// Bytes of small files that are read into memory while the server holds still, in all.
 const KEPT_MAX: u64 = 16 << 20;
-
-/// What says that a file is still the one that was copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(stat: &Metadata) -> Self {
-        Self {
-            device: stat.dev(),
-            inode: stat.ino(),
-            size: stat.len(),
-            modified: (stat.mtime(), stat.mtime_nsec()),
-            changed: (stat.ctime(), stat.ctime_nsec()),
-        }
-    }
-
-    /// Whether a later change of the file is sure to change the stamp.
-    fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
-        let newest = self.modified.0.max(self.changed.0);
-        now - newest > SETTLED.as_secs() as i64
-    }
-}
 
 struct Taken {
     entry: Arc<Entry>,

@@ -1,6 +1,9 @@
-//! What DDL has done to the tablespaces since they were copied: decided by their numbers, because names change and numbers do not.
+//! What DDL has done to the tablespaces since they were copied: decided by their numbers, because names change and numbers do not; and by
+//! their files, because IMPORT TABLESPACE puts another file under the same number.
 
 use std::collections::{HashMap, HashSet};
+
+use super::stamp::Stamp;
 
 /// A tablespace file that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,8 +12,26 @@ pub struct Copied {
     pub space: Option<u32>,
     /// Its name in the copy.
     pub name: String,
-    /// Bytes when its copy began.
-    pub size: u64,
+    /// The file when its copy began; its size among it.
+    pub stamp: Stamp,
+    /// The redo log may lack what was written to the file since: then the copy is kept only if nothing was.
+    pub doubtful: bool,
+    /// Whether any write since its copy began changes the stamp.
+    pub settled: bool,
+}
+
+impl Copied {
+    /// Whether nothing was written to the file since its copy began.
+    pub fn is_untouched(&self, now: &Stamp) -> bool {
+        self.settled && self.stamp == *now
+    }
+
+    /// Whether the copy and the redo log together are what the file is now.
+    fn serves(&self, now: &Present) -> bool {
+        let shorter = now.undo && now.stamp.size < self.stamp.size;
+        // Another file with the same number was imported.
+        !shorter && self.stamp.is_same_file(&now.stamp) && (!self.doubtful || self.is_untouched(&now.stamp))
+    }
 }
 
 /// A tablespace file that is there now, while DDL is blocked.
@@ -20,8 +41,8 @@ pub struct Present {
     pub space: Option<u32>,
     /// Its name in the copy.
     pub name: String,
-    /// Bytes.
-    pub size: u64,
+    /// The file as it is.
+    pub stamp: Stamp,
     /// Whether it has to be copied again if it is shorter than it was.
     pub undo: bool,
 }
@@ -57,7 +78,7 @@ pub fn reconcile(copied: &[Copied], present: &[Present]) -> Reconciled {
     for (index, file) in present.iter().enumerate() {
         let known = file.space.and_then(|space| by_space.get(&space).copied());
         match known {
-            Some(copy) if !(file.undo && file.size < copied[copy].size) => {
+            Some(copy) if copied[copy].serves(file) => {
                 kept.insert(copy);
                 plan.keep.push((copy, index));
             }
@@ -74,12 +95,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Its inode is its number.
+    fn stamp(space: Option<u32>, size: u64) -> Stamp {
+        Stamp::made(space.unwrap_or(0).into(), size, 100)
+    }
+
     fn copied(space: impl Into<Option<u32>>, name: &str, size: u64) -> Copied {
-        Copied { space: space.into(), name: name.into(), size }
+        let space = space.into();
+        Copied { space, name: name.into(), stamp: stamp(space, size), doubtful: false, settled: true }
     }
 
     fn present(space: impl Into<Option<u32>>, name: &str, size: u64) -> Present {
-        Present { space: space.into(), name: name.into(), size, undo: name.starts_with("undo") }
+        let space = space.into();
+        Present { space, name: name.into(), stamp: stamp(space, size), undo: name.starts_with("undo") }
+    }
+
+    #[test]
+    fn another_file_under_the_same_number_is_copied_again() {
+        let imported = Present { stamp: Stamp::made(77, 9, 100), ..present(5, "a", 9) };
+        let plan = reconcile(&[copied(5, "a", 9)], &[imported]);
+        assert_eq!(plan, Reconciled { keep: vec![], discard: vec![0], copy: vec![0] });
+    }
+
+    #[test]
+    fn a_doubtful_copy_is_kept_only_if_the_file_was_not_written_to() {
+        let kept = |copied: Copied, present: Present| !reconcile(&[copied], &[present]).keep.is_empty();
+        let doubtful = Copied { doubtful: true, ..copied(5, "a", 9) };
+        let written = Present { stamp: Stamp::made(5, 9, 200), ..present(5, "a", 9) };
+        assert!(kept(doubtful.clone(), present(5, "a", 9)) && !kept(doubtful.clone(), written.clone()));
+        assert!(!kept(Copied { settled: false, ..doubtful }, present(5, "a", 9)));
+        assert!(kept(Copied { settled: false, ..copied(5, "a", 9) }, written));
     }
 
     #[test]
@@ -117,13 +162,15 @@ mod tests {
     proptest! {
         #[test]
         fn every_present_file_is_in_the_copy_once_and_with_the_content_of_its_number(
-            before in prop::collection::vec((prop::option::of(0_u32..8), 0_u64..3), 0..12),
-            now in prop::collection::vec((prop::option::of(0_u32..8), 0_u64..3, any::<bool>()), 0..12),
+            before in prop::collection::vec((prop::option::of(0_u32..8), 0_u64..3, 0_u64..2, any::<bool>()), 0..12),
+            now in prop::collection::vec((prop::option::of(0_u32..8), 0_u64..3, 0_u64..2, any::<bool>()), 0..12),
         ) {
             let before: Vec<Copied> = before.iter().enumerate()
-                .map(|(index, (space, size))| copied(*space, &index.to_string(), *size)).collect();
-            let now: Vec<Present> = now.iter().enumerate().map(|(index, (space, size, undo))| {
-                Present { space: *space, name: index.to_string(), size: *size, undo: *undo }
+                .map(|(index, (space, size, inode, doubtful))| Copied {
+                    stamp: Stamp::made(*inode, *size, 1), doubtful: *doubtful, ..copied(*space, &index.to_string(), 0)
+                }).collect();
+            let now: Vec<Present> = now.iter().enumerate().map(|(index, (space, size, inode, undo))| Present {
+                stamp: Stamp::made(*inode, *size, 1), undo: *undo, ..present(*space, &index.to_string(), 0)
             }).collect();
             let plan = reconcile(&before, &now);
             let mut places: Vec<usize> = plan.keep.iter().map(|(_, present)| *present).chain(plan.copy.iter().copied()).collect();
@@ -133,7 +180,9 @@ mod tests {
             used.sort_unstable();
             prop_assert_eq!(used, (0..before.len()).collect::<Vec<_>>());
             for (copy, present) in &plan.keep {
-                prop_assert!(before[*copy].space.is_some() && before[*copy].space == now[*present].space);
+                let (copy, present) = (&before[*copy], &now[*present]);
+                prop_assert!(copy.space.is_some() && copy.space == present.space);
+                prop_assert!(copy.stamp.is_same_file(&present.stamp) && (!copy.doubtful || copy.stamp == present.stamp));
             }
         }
     }

@@ -1,18 +1,20 @@
 //! The copied tablespaces, and what is done to them round by round until names and numbers fit what the server has.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use fullbore_core::{Error, Result};
 
 use super::data_file::{Entry, Identity, SystemTablespace, identify};
 use super::files::{CopiedFile, FileKind};
+use super::imported::Kept;
 use super::listing::{ListedFile, Role};
 use super::lost::Short;
 use super::reconcile::{Copied, Present, reconcile};
 use super::work::Work;
+use crate::mariadb::redo::lives::Lives;
 
 /// Fewer files are not worth another thread.
 const FILES_PER_THREAD: usize = 64;
@@ -22,14 +24,39 @@ pub struct Tablespaces<'a> {
     work: &'a Work,
     /// How many files are looked at at once.
     threads: usize,
-    /// Copied, with the names that they have now.
-    copies: Vec<(Arc<Entry>, ListedFile)>,
+    copies: Vec<Taken>,
+    /// What the log has said about files so far.
+    lives: Arc<Mutex<Lives>>,
+    /// Numbers of which the log has everything since before their files were copied.
+    known: HashSet<u32>,
+    /// The greatest of them.
+    greatest: u32,
+}
+
+/// A tablespace that was copied.
+struct Taken {
+    entry: Arc<Entry>,
+    /// With the name that it has now.
+    file: ListedFile,
+    /// See [`Kept::is_present`].
+    is_present: bool,
+    /// See [`Kept::came_back`].
+    came_back: bool,
+}
+
+/// When copies are compared with what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// DDL goes on: it is done once more later.
+    DdlGoesOn,
+    /// DDL is blocked: this counts.
+    DdlBlocked,
 }
 
 impl<'a> Tablespaces<'a> {
     /// None copied so far.
-    pub fn new(work: &'a Work, threads: usize) -> Self {
-        Self { work, threads: threads.max(1), copies: Vec::new() }
+    pub fn new(work: &'a Work, threads: usize, lives: Arc<Mutex<Lives>>) -> Self {
+        Self { work, threads: threads.max(1), copies: Vec::new(), lives, known: HashSet::new(), greatest: 0 }
     }
 
     /// Looks at the system tablespace, whose further files say nothing about themselves.
@@ -38,33 +65,65 @@ impl<'a> Tablespaces<'a> {
         Ok(())
     }
 
-    /// Copies files with all readers; `check` is called every second meanwhile.
-    pub fn copy(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        let copied = self.work.copy(files, check)?;
-        self.copies.extend(copied.into_iter().map(|entry| (Arc::clone(&entry), entry.file.clone())));
+    /// Copies what there is at first. `open` has the numbers that the server had open before the files were listed, where it may be asked.
+    pub fn copy_first(
+        &mut self,
+        files: Vec<ListedFile>,
+        open: Option<HashSet<u32>>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        self.copy(files, check)?;
+        let there = || self.copies.iter().filter_map(|copy| copy.entry.space).collect();
+        self.known = open.unwrap_or_else(there);
+        self.greatest = self.known.iter().copied().max().unwrap_or(0);
         Ok(())
     }
 
-    /// Makes the copies fit what is there now: gives them their present names, forgets what is gone, copies what is new. How many files had
-    /// to be copied.
-    pub fn reconcile(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<u64> {
+    /// Copies files with all readers; `check` is called every second meanwhile.
+    fn copy(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let copied = self.work.copy(files, check)?;
+        self.copies.extend(copied.into_iter().map(|entry| {
+            let file = entry.file.clone();
+            Taken { entry, file, is_present: false, came_back: false }
+        }));
+        Ok(())
+    }
+
+    /// Whether the log may lack some of what was written to the file since it was copied: a table that was imported, or is being imported.
+    fn is_doubtful(&self, entry: &Entry, lives: &Lives) -> bool {
+        let Some(space) = entry.space.filter(|_| entry.file.role == Role::Table) else { return false };
+        entry.without_lsn || lives.removal(space).is_some() || !(self.is_known(space) || lives.was_made(space))
+    }
+
+    /// Numbers of new tables are greater than all before.
+    fn is_known(&self, space: u32) -> bool {
+        space > self.greatest || self.known.contains(&space)
+    }
+
+    /// Makes the copies fit what is there now: gives them their present names, forgets what is gone, copies what is new or was replaced. How
+    /// many files had to be copied.
+    pub fn reconcile(&mut self, files: Vec<ListedFile>, moment: Moment, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         let files: Vec<ListedFile> = files.into_iter().filter(|file| !is_system(file)).collect();
         let (mut present, mut there) = (Vec::new(), Vec::new());
         for (file, found) in files.iter().zip(self.identify_all(&files)?) {
-            if let Some(Identity { space, size }) = found {
+            if let Some(Identity { space, stamp }) = found {
                 let undo = file.role == Role::Undo;
-                present.push(Present { space, name: file.name.clone(), size, undo });
+                present.push(Present { space, name: file.name.clone(), stamp, undo });
                 there.push(file);
             }
         }
-        let (system, tables): (Vec<_>, Vec<_>) = self.copies.drain(..).partition(|(_, file)| is_system(file));
-        let copied: Vec<Copied> = tables
-            .iter()
-            .map(|(entry, file)| Copied { space: entry.space, name: file.name.clone(), size: entry.size })
-            .collect();
-        let plan = reconcile(&copied, &present);
+        let blocked = moment == Moment::DdlBlocked;
+        let (system, tables): (Vec<_>, Vec<_>) = self.copies.drain(..).partition(|copy| is_system(&copy.file));
         self.copies = system;
-        self.copies.extend(plan.keep.iter().map(|(copy, now)| (Arc::clone(&tables[*copy].0), there[*now].clone())));
+        let copied = self.copied(&tables, moment);
+        let plan = reconcile(&copied, &present);
+        let back = self.came_back(&tables, &copied, &present);
+        self.copies.extend(plan.keep.iter().map(|&(copy, now)| Taken {
+            entry: Arc::clone(&tables[copy].entry),
+            file: there[now].clone(),
+            is_present: blocked && copied[copy].is_untouched(&present[now].stamp),
+            came_back: tables[copy].came_back,
+        }));
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         for space in present.iter().filter_map(|file| file.space) {
             *numbers.entry(space).or_default() += 1;
@@ -75,9 +134,42 @@ impl<'a> Tablespaces<'a> {
             plan.copy.iter().map(|now| ListedFile { ambiguous: twice(*now), ..there[*now].clone() }).collect();
         let count = new.len() as u64;
         if count > 0 {
+            let before = self.copies.len();
             self.copy(new, check)?;
+            for copy in &mut self.copies[before..] {
+                copy.is_present = blocked;
+                let space = copy.entry.space.filter(|_| !copy.file.ambiguous);
+                copy.came_back = space.is_some_and(|space| back.contains(&space));
+            }
         }
         Ok(count)
+    }
+
+    /// What the copies are compared by. Only while DDL is blocked is it sure that no import is under way.
+    fn copied(&self, tables: &[Taken], moment: Moment) -> Vec<Copied> {
+        let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        let doubtful = |entry: &Entry| moment == Moment::DdlBlocked && self.is_doubtful(entry, &lives);
+        let copied = |copy: &Taken| Copied {
+            space: copy.entry.space,
+            name: copy.file.name.clone(),
+            stamp: copy.entry.stamp,
+            doubtful: doubtful(&copy.entry),
+            settled: copy.entry.settled,
+        };
+        tables.iter().map(copied).collect()
+    }
+
+    /// The numbers of what is there now that had another file, or none, when they were looked at before.
+    fn came_back(&self, tables: &[Taken], copied: &[Copied], present: &[Present]) -> HashSet<u32> {
+        let files: HashMap<u32, (&Taken, &Copied)> =
+            tables.iter().zip(copied).filter_map(|(copy, said)| Some((said.space?, (copy, said)))).collect();
+        // Those whose first page was still zero.
+        let untold = || copied.iter().filter(|said| said.space.is_none());
+        let is_back = |now: &Present, space: u32| match files.get(&space) {
+            Some((taken, said)) => taken.came_back || !said.stamp.is_same_file(&now.stamp),
+            None => space <= self.greatest && !now.undo && !untold().any(|said| said.stamp.is_same_file(&now.stamp)),
+        };
+        present.iter().filter_map(|now| now.space.filter(|space| is_back(now, *space))).collect()
     }
 
     /// Number and size of each file; nothing for those that are gone.
@@ -113,22 +205,32 @@ impl<'a> Tablespaces<'a> {
     /// Files that end before their tablespace does.
     pub fn short(&self) -> Vec<Short> {
         let pages = |entry: &Entry| entry.page.map_or(0, |page| entry.end.load(Ordering::Relaxed) / u64::from(page));
-        let short = |file: &ListedFile, entry: &Entry, there: u64| {
-            let counted = entry.counted.filter(|counted| there < u64::from(*counted))?;
-            let undo = file.role == Role::Undo;
+        let short = |copy: &Taken, there: u64| {
+            let counted = copy.entry.counted.filter(|counted| there < u64::from(*counted))?;
+            let undo = copy.file.role == Role::Undo;
             // The count is above.
             let page = there as u32;
-            Some(Short { file: file.name.clone(), space: entry.space.unwrap_or(0), page, counted, undo })
+            Some(Short { file: copy.file.name.clone(), space: copy.entry.space.unwrap_or(0), page, counted, undo })
         };
-        let (system, tables): (Vec<_>, Vec<_>) = self.copies.iter().partition(|(_, file)| is_system(file));
-        let together = system.iter().map(|(entry, _)| pages(entry)).sum();
-        let last = system.last().and_then(|(entry, file)| short(file, entry, together));
-        tables.iter().filter_map(|(entry, file)| short(file, entry, pages(entry))).chain(last).collect()
+        let (system, tables): (Vec<_>, Vec<_>) = self.copies.iter().partition(|copy| is_system(&copy.file));
+        let together = system.iter().map(|copy| pages(&copy.entry)).sum();
+        let last = system.last().and_then(|copy| short(copy, together));
+        tables.iter().filter_map(|copy| short(copy, pages(&copy.entry))).chain(last).collect()
+    }
+
+    /// The tables' files, for the last look at the log.
+    pub fn kept(&self) -> Vec<Kept> {
+        let tables = self.copies.iter().filter(|copy| copy.file.role == Role::Table);
+        let kept = |copy: &Taken| {
+            let name = copy.file.name.clone();
+            Some(Kept { space: copy.entry.space?, name, is_present: copy.is_present, came_back: copy.came_back })
+        };
+        tables.filter_map(kept).collect()
     }
 
     /// All that are in the copy, for the final list.
     pub fn into_copied(self) -> impl Iterator<Item = CopiedFile> {
-        self.copies.into_iter().map(|(entry, file)| CopiedFile {
+        self.copies.into_iter().map(|Taken { entry, file, .. }| CopiedFile {
             number: entry.number,
             kind: FileKind::Tablespace,
             unit: entry.stored_unit(),

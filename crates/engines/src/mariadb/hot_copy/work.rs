@@ -17,6 +17,7 @@ use super::data_file::{DataFile, Entry, SCRATCH, SystemTablespace};
 use super::files::CopiedFile;
 use super::listing::{ListedFile, Role};
 use super::lost::{Judged, LostPages, Short, Unfinished};
+use super::stamp::Stamp;
 use crate::innodb::damage::DamagedPage;
 use crate::mariadb::redo::touched::Touched;
 use crate::streams;
@@ -222,11 +223,12 @@ impl Work {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
+        let stamp = Stamp::of(&opened.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         opened.take(most).read_to_end(&mut bytes).map_err(failed)?;
         let number = FileNumber(self.numbers.fetch_add(1, Ordering::Relaxed));
         streams::number(number.0.into())?;
-        let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64));
+        let entry = Arc::new(Entry::of_other(number, file, bytes.len() as u64, stamp));
         let mut state = self.lock();
         state.know(&entry);
         if !bytes.is_empty() {

@@ -5,6 +5,7 @@
 //! | `ring` | where an LSN stands in the file |
 //! | `header` | header and checkpoints |
 //! | `record`, `framing` | records, and mini-transactions with their checksums |
+//! | `lives` | which files were made and removed |
 //! | `tail` | follows the log of a running server, and never takes what may not be final |
 //! | `touched` | which pages the log makes anew or frees |
 //! | `write` | the log of the restored directory: linear, from the checkpoint on |
@@ -13,6 +14,7 @@
 
 pub mod framing;
 pub mod header;
+pub mod lives;
 pub mod record;
 pub mod ring;
 pub mod tail;

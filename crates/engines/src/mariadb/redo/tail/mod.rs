@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullbore_core::io::{Memory, Mode, OpenedFile};
@@ -14,6 +15,7 @@ use fullbore_core::{Error, Result};
 
 use super::framing::{self, LENGTH_MAX};
 use super::header::{BadHead, Checkpoint, HEAD, HEADER, Header};
+use super::lives::{FILE_RECORDS_FROM, Lives};
 use super::record::Stop;
 use super::ring::Ring;
 use super::write::SEQUENCE;
@@ -56,6 +58,7 @@ pub struct Tail {
     pending: Vec<u8>,
     scratch: Memory,
     failures: u32,
+    lives: Arc<Mutex<Lives>>,
 }
 
 impl Tail {
@@ -83,6 +86,7 @@ impl Tail {
             pending: Vec::with_capacity(ROUND),
             scratch,
             failures: 0,
+            lives: Arc::default(),
         })
     }
 
@@ -104,6 +108,11 @@ impl Tail {
     /// The log's ring.
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// What it has said about files so far; also for who does not follow it.
+    pub fn lives(&self) -> Arc<Mutex<Lives>> {
+        Arc::clone(&self.lives)
     }
 
     /// Bytes of the log's file.
@@ -200,6 +209,12 @@ impl Tail {
             let lsn = self.lsn + at as u64;
             match framing::parse(&self.pending[at..], lsn, &self.ring, self.header.encrypted) {
                 Ok(found) => {
+                    let records = &self.pending[at..at + found.records];
+                    // Most are about pages, and not worth a lock.
+                    if records[0] >= FILE_RECORDS_FROM {
+                        let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+                        lives.note(records, lsn, self.header.encrypted);
+                    }
                     self.pending[at + found.records] = SEQUENCE;
                     at += found.length;
                 }
