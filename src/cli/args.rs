@@ -18,7 +18,7 @@ use super::tuning::{BackupTuning, Tuning};
 /// Exit codes: 0 done · 1 failed, nothing usable was left behind · 2 wrong usage · 3 damage was found · 4 done with
 /// warnings · 129, 130 and 143 stopped by a signal.
 #[derive(Debug, Parser)]
-#[command(name = "fullbore", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "fullbore", version, max_term_width = 110)]
 pub struct Arguments {
     /// What any verb takes.
     #[command(flatten)]
@@ -120,12 +120,13 @@ impl Verb {
 ///
 /// Example: fullbore backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4 --compression lz4
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Backup {
     /// The database: sqlite:PATH, or a server: mysql://USER@HOST:PORT, mariadb://USER@HOST:PORT (on the server's own host). Its password is never part of it: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
+    #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
     /// Back up into this repository: one of the configuration, or a directory or prefix that ends in /. Names, the base of a
     /// differential and the records that other hosts see are seen to.
@@ -412,9 +413,10 @@ impl InRepository {
 /// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("server").args(["start_check", "table"]).multiple(true))]
+#[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]
 pub struct Restore {
     /// Families, directories or patterns, in any order; - for standard input. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["repo", "recovery"])]
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
@@ -491,9 +493,10 @@ pub struct Restore {
 
 /// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 pub struct Verify {
     /// Families, directories or patterns; - for standard input. All sets found are verified. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
@@ -545,9 +548,10 @@ pub enum Inspected {
 
 /// List the backup sets in directories or in a repository: what is there, what is whole, what belongs together.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 pub struct List {
     /// Directories, families or patterns. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]

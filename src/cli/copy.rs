@@ -26,10 +26,11 @@ use super::{outside, show};
 ///
 /// Example: fullbore copy --repo nightly --database app --to-repo offsite --encrypt-to offsite.pub
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 #[command(group = clap::ArgGroup::new("target").args(["to", "to_repo"]).required(true))]
 pub struct Copy {
     /// Families, directories, prefixes or patterns, in any order. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo")]
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]

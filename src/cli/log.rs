@@ -20,6 +20,7 @@ use super::tuning::Tuning;
 
 /// The flags of `log follow`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Follow {
     /// The database: sqlite:PATH, in WAL mode.
     #[arg(value_name = "SOURCE")]
@@ -32,7 +33,7 @@ pub struct Follow {
     #[arg(long)]
     pub full_if_needed: bool,
     /// Where the sets go: a directory ending in /, or a prefix in a store. Repeatable.
-    #[arg(long, value_name = "DEVICE", required_unless_present = "repo", conflicts_with = "repo")]
+    #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
     /// The repository that they go to, which also says what they go on from; a full is taken first where it holds none of this database.
     #[arg(long, value_name = "REPOSITORY")]

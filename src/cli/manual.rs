@@ -12,7 +12,7 @@ pub fn manual(args: &Manual) -> Result<u8> {
     let mut command = Arguments::command();
     command.build();
     write_page(&command, "fullbore", &args.directory)?;
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
         write_page(verb, &format!("fullbore-{}", verb.get_name()), &args.directory)?;
     }
     Ok(0)

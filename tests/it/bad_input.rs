@@ -464,3 +464,30 @@ fn a_named_pipe_among_the_media_is_refused_and_not_waited_for() {
     world.run(&format!("{line} --base pipe")).refused(2, "--base pipe", "not a regular file");
     world.run("backup sqlite:pipe --to b/x.bore").refused(1, "pipe", "");
 }
+
+#[test]
+fn help_of_a_verb_is_had_in_both_ways() {
+    let world = World::new();
+    for verb in ["backup", "restore", "prune", "key"] {
+        let asked = world.run(&format!("help {verb}")).done().text();
+        assert_eq!(asked, world.run(&format!("{verb} --help")).done().text());
+    }
+    assert_eq!(world.run("help log follow").done().text(), world.run("log follow --help").done().text());
+    world.run("help nothing").with_code(2);
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_repository_that_would_do_too() {
+    let world = World::new();
+    for (line, flag) in [
+        ("backup sqlite:app.db", "--to"),
+        ("log follow sqlite:app.db", "--to"),
+        ("verify", "--from"),
+        ("list", "--from"),
+        ("restore --into sqlite:copy.db", "--from"),
+        ("copy --to a/", "--from"),
+    ] {
+        let refused = world.run(line).with_code(2);
+        assert!(refused.err.contains(&format!("<{flag} <DEVICE>|--repo <REPOSITORY>")), "{refused}");
+    }
+}
