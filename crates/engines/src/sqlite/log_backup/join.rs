@@ -100,11 +100,14 @@ impl Joining<'_> {
         Ok(stretches)
     }
 
-    /// True when the log was restarted right behind the predecessor's last frame, and has no frame since: a restart leaves the checksum of the last frame
-    /// before it in the wal-index, until the next commit.
+    /// True when the log has no frame, and the last one before its restart is the predecessor's last: a restart leaves the checksum of that frame in the
+    /// wal-index, until the next commit.
     fn ended_where_the_base_does(&self) -> bool {
-        let sums = self.base.log.as_ref().and_then(LogPosition::sums);
-        self.mark.max_frame == 0 && sums == Some(self.mark.frame_checksum) && self.mark.pages == self.base.pages
+        let sums = self.base.log.as_ref().and_then(LogPosition::last_sums);
+        self.mark.max_frame == 0
+            && sums.is_some()
+            && sums == self.mark.last_sums()
+            && self.mark.pages == self.base.pages
     }
 
     /// True when nobody has written to the database file since the base was made, which was the file alone: then everything that was committed
