@@ -239,7 +239,10 @@ impl<'a> Logs<'a> {
                 None if reached.contains(&wanted) => {
                     format!("says that it continues {}, and begins elsewhere in the log than that ends", title(other))
                 }
-                None => format!("continues {}, which does not lead to the others", title(other)),
+                None => match self.next_base(path) {
+                    Some(next) => return Some(self.between(path, next)),
+                    None => format!("continues {}, which does not lead to the others", title(other)),
+                },
             },
         };
         let end = path.sets.last().map_or_else(String::new, |&at| title(&self.found[at]));
@@ -254,6 +257,36 @@ impl<'a> Logs<'a> {
                 moment::show(path.until)
             ),
         ))
+    }
+
+    /// The first full or differential of the same database that was taken behind a path's end, with its time.
+    fn next_base(&self, path: &Path) -> Option<(usize, i64)> {
+        let database = &self.found[path.sets[0]].database;
+        let is_base = |at: &usize| {
+            let set = &self.found[*at];
+            set.kind != SetKind::Log && set.incomplete.is_none() && set.database == *database
+        };
+        let bases = (0..self.found.len()).filter(is_base).filter_map(|at| Some((at, self.reach(at)?.at)));
+        bases.filter(|base| base.1 > path.until).min_by_key(|base| base.1)
+    }
+
+    /// The error of a time at which nobody followed the log.
+    fn between(&self, path: &Path, (next, time): (usize, i64)) -> Error {
+        let end = path.sets.last().map_or_else(String::new, |&at| title(&self.found[at]));
+        Error::incomplete(
+            end,
+            format!(
+                "no log set goes on from it: of what was committed behind {} nothing is known before {}, when {} was taken",
+                moment::show_with_local(path.until),
+                moment::show_with_local(time),
+                title(&self.found[next])
+            ),
+            format!(
+                "restore to one of these times: --stop-at '{}' or '{}'",
+                moment::show(path.until),
+                moment::show(time)
+            ),
+        )
     }
 
     /// The shortest way to `stop`: from the newest full or differential before it.

@@ -224,6 +224,21 @@ mod logs {
     }
 
     #[test]
+    fn a_time_at_which_nobody_followed_the_log_is_refused_with_the_times_on_both_sides() {
+        let mut found = vec![full_at(1, 10), log(2, 1, 10, 20), full_at(3, 40), log(4, 3, 40, 50)];
+        for other in [2, 3] {
+            let reach = found[other].reach.as_mut().unwrap();
+            [&mut reach.first, &mut reach.last].into_iter().flatten().for_each(|point| point.log = 8);
+            reach.spans.iter_mut().for_each(|span| span.log = 8);
+        }
+        let text = text(&found, &stop(30));
+        let sides = [20, 40].map(|time| format!("'{}'", crate::chain::moment::show(time)));
+        assert!(text.contains("no log set goes on from it") && sides.iter().all(|side| text.contains(side)), "{text}");
+        assert_eq!(choose(&found, &stop(20)).unwrap().sets, [0, 1]);
+        assert_eq!(choose(&found, &stop(40)).unwrap().sets[0], 2);
+    }
+
+    #[test]
     fn sets_that_say_they_join_and_do_not_are_refused() {
         let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 21, 30)];
         assert!(text(&found, &Choice::default()).contains("begins elsewhere"));

@@ -305,6 +305,47 @@ fn a_device_that_fails_for_a_while_is_tried_again() {
 }
 
 #[test]
+fn a_follower_goes_on_where_the_log_was_emptied_and_nothing_was_committed_since_its_last_set() {
+    for modes in [["TRUNCATE", "TRUNCATE"], ["RESTART", "TRUNCATE"], ["TRUNCATE", "PASSIVE"]] {
+        let world = world();
+        full(&world);
+        let app = kept_open(&world);
+        let follower = following(&world, FOLLOW);
+        set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap());
+        follower.signal("KILL");
+        follower.wait();
+        for mode in modes {
+            app.execute_batch(&format!("PRAGMA wal_checkpoint({mode})")).unwrap();
+        }
+        let follower = following(&world, FOLLOW);
+        set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap());
+        follower.signal("TERM");
+        follower.wait().done();
+        assert_eq!(restored_up_to(&world, "--from a"), 2, "{modes:?}");
+        // One commit that nobody stored, and it is refused.
+        app.execute_batch("INSERT INTO ledger VALUES (3, 3, NULL); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        world.run(FOLLOW).refused(1, "app.db-wal", "are lost or cannot be proved").says(&["--full-if-needed"]);
+    }
+}
+
+#[test]
+fn a_follower_goes_on_from_a_full_of_an_empty_log_that_was_emptied_again() {
+    let world = world();
+    let app = kept_open(&world);
+    app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    full(&world);
+    app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let follower = following(&world, FOLLOW);
+    set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (2, 2, NULL)").unwrap());
+    follower.signal("TERM");
+    follower.wait().done();
+    assert_eq!(restored_up_to(&world, "--from a"), 2);
+    // The full is still there, and what was committed behind it is not in the log any more.
+    app.execute_batch("INSERT INTO ledger VALUES (3, 3, NULL); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    world.run(FOLLOW).refused(1, "app.db-wal", "are lost or cannot be proved");
+}
+
+#[test]
 fn where_the_log_continues_no_base_a_full_is_taken_if_that_was_asked_for() {
     let world = world();
     full(&world);

@@ -127,9 +127,7 @@ pub(super) fn position(
     overlay: Option<&Overlay>,
     at: jiff::Timestamp,
 ) -> Position {
-    let log = mark.map(|mark| {
-        let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
-        LogPosition::new(mark.salts, mark.max_frame, sums, overlay.map_or(0, Overlay::pages))
-    });
+    let log = mark
+        .map(|mark| LogPosition::new(mark.salts, mark.max_frame, mark.last_sums(), overlay.map_or(0, Overlay::pages)));
     Position::new(header, geometry.pages, log, at)
 }

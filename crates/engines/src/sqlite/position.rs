@@ -26,7 +26,8 @@ pub struct LogPosition {
     /// How many different pages the log held; of no meaning in a log set.
     #[serde(default)]
     pub pages: u64,
-    /// The log's running checksum behind that frame, 16 hexadecimal digits; absent in sets of older programs.
+    /// The log's running checksum behind that frame, 16 hexadecimal digits; where the log was empty that of the last frame before its restart, if there was
+    /// one. Absent in sets of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
@@ -45,9 +46,14 @@ impl LogPosition {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// The running checksum, if it is known and means something.
+    /// The running checksum of the log's last frame, if there is one and it is known.
     pub fn sums(&self) -> Option<(u32, u32)> {
-        let digits = self.checksum.as_ref().filter(|digits| digits.len() == 16 && self.max_frame > 0)?;
+        self.last_sums().filter(|_| self.max_frame > 0)
+    }
+
+    /// The same, and in an empty log that of the last frame before it was restarted.
+    pub fn last_sums(&self) -> Option<(u32, u32)> {
+        let digits = self.checksum.as_ref().filter(|digits| digits.len() == 16)?;
         let half = |range| u32::from_str_radix(digits.get(range)?, 16).ok();
         Some((half(0..8)?, half(8..16)?))
     }

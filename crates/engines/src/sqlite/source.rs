@@ -74,6 +74,13 @@ struct LogWatch {
     limit: u64,
 }
 
+impl LogWatch {
+    /// The log and the wal-index; bytes that the log may grow by.
+    fn begin((file, index): (Arc<RawFile>, Arc<RawFile>), limit: u64) -> Result<Self> {
+        Ok(Self { start: file.metadata()?.len(), file, index, limit })
+    }
+}
+
 impl Snapshot {
     /// Opens the database at `path`, takes the snapshot, and learns what is free in it.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
@@ -143,12 +150,7 @@ impl Snapshot {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
         position.unreadable_schema = unreadable_schema;
-        let log = match log {
-            Some((file, index)) => {
-                Some(LogWatch { start: file.metadata()?.len(), file, index, limit: options.max_wal_growth })
-            }
-            None => None,
-        };
+        let log = log.map(|files| LogWatch::begin(files, options.max_wal_growth)).transpose()?;
         let mut snapshot = Self {
             state: Mutex::new(State { connection, held: None, file: None }),
             exact,

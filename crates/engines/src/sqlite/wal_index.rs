@@ -27,7 +27,7 @@ pub struct IndexHeader {
     pub max_frame: u32,
     /// Size of the database in pages after that frame.
     pub pages: u32,
-    /// Running checksum of the log up to that frame.
+    /// Running checksum of the log up to that frame. A restart of the log leaves it as it is, until the next commit.
     pub frame_checksum: (u32, u32),
     /// The log's salts, in the byte order of the log file.
     pub salts: [u8; 8],
@@ -68,6 +68,13 @@ impl IndexHeader {
             frame_checksum: (native(first, 24), native(first, 28)),
             salts,
         })
+    }
+}
+
+impl IndexHeader {
+    /// The checksum of the last frame that was committed: where the log is empty, of the log that was restarted before it. `None` when there was no frame since the wal-index was made.
+    pub fn last_sums(&self) -> Option<(u32, u32)> {
+        Some(self.frame_checksum).filter(|&sums| sums != (0, 0))
     }
 }
 

@@ -307,13 +307,12 @@ fn room_meanwhile(log_bytes: u64) -> u64 {
 
 /// Where a mark is.
 fn end_at(mark: &IndexHeader, page_size: u32, seen: i64) -> End {
-    let sums = (mark.max_frame > 0).then_some(mark.frame_checksum);
     End {
         page_size,
         pages: mark.pages,
         change_counter: None,
         file: None,
-        log: Some(LogPosition::new(mark.salts, mark.max_frame, sums, 0)),
+        log: Some(LogPosition::new(mark.salts, mark.max_frame, mark.last_sums(), 0)),
         at: super::end::show_time(seen),
     }
 }

@@ -6,7 +6,7 @@ use fullbore_core::{Error, Result};
 
 use super::super::log::{LOG_HEADER_SIZE, LogHeader};
 use super::super::open_files::RawFile;
-use super::super::position::FileState;
+use super::super::position::{FileState, LogPosition};
 use super::super::wal_index::IndexHeader;
 use super::end::End;
 use super::stretch::{Broken, Kind, Place, Sighting, Stretch, rest};
@@ -88,7 +88,7 @@ impl Joining<'_> {
         if end.salts() == self.mark.salts && (self.held || !nameless) {
             return self.same_log(end.max_frame, end.sums());
         }
-        let known = self.held || self.file_is_unchanged()?;
+        let known = self.held || self.ended_where_the_base_does() || self.file_is_unchanged()?;
         let mut stretches = if known { Vec::new() } else { self.rest_of_the_old_log()? };
         if self.mark.max_frame > 0 {
             let header = self.header()?;
@@ -98,6 +98,16 @@ impl Joining<'_> {
             self.old_end_still_stands()?;
         }
         Ok(stretches)
+    }
+
+    /// True when the log has no frame, and the last one before its restart is the predecessor's last: a restart leaves the checksum of that frame in the
+    /// wal-index, until the next commit.
+    fn ended_where_the_base_does(&self) -> bool {
+        let sums = self.base.log.as_ref().and_then(LogPosition::last_sums);
+        self.mark.max_frame == 0
+            && sums.is_some()
+            && sums == self.mark.last_sums()
+            && self.mark.pages == self.base.pages
     }
 
     /// True when nobody has written to the database file since the base was made, which was the file alone: then everything that was committed
