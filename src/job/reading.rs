@@ -229,10 +229,12 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
     report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));
-    report.source_bytes += outcome.data_bytes + outcome.zero_bytes;
-    report.skipped_bytes += outcome.zero_bytes;
-    report.allocated_bytes += outcome.data_bytes;
-    report.stored_bytes += outcome.stored_bytes;
+    // Media may say any numbers, and several sets add up.
+    let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+    add(&mut report.source_bytes, outcome.data_bytes.saturating_add(outcome.zero_bytes));
+    add(&mut report.skipped_bytes, outcome.zero_bytes);
+    add(&mut report.allocated_bytes, outcome.data_bytes);
+    add(&mut report.stored_bytes, outcome.stored_bytes);
     report.add_stages(&outcome.stages);
     for ((device, account), footer) in outcome.devices.iter().zip(&outcome.footers) {
         let hex = footer.family_digest.iter().map(|byte| format!("{byte:02x}")).collect();

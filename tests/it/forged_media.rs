@@ -187,6 +187,18 @@ fn a_trailer_that_counts_other_zero_bytes_is_refused_and_its_family_named() {
     }
 }
 
+#[test]
+fn trailers_whose_sums_no_number_holds_end_a_copy_with_an_error() {
+    let refusal = Refusal::of(full(""), FROM, None);
+    refusal.forge(|families| {
+        families.iter_mut().for_each(|family| family.trailer = |trailer| trailer.data_bytes = u64::MAX - 7);
+    });
+    for options in ["--compression lz4", "--compression zstd:1 --stripes 3", "--stripes 1"] {
+        let ended = refusal.world.run(&format!("copy {FROM} --to copies/ --mkdir {options}"));
+        assert!([1, 3].contains(&ended.code) && ended.err.contains("error: "), "{ended}");
+    }
+}
+
 /// The usual set, perhaps with a cipher.
 fn sealed(options: &str, from: &str) -> Refusal {
     if options.is_empty() {

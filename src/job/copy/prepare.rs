@@ -235,16 +235,16 @@ fn expected(way: &Way, set: &mut MediaSet) -> Result<Vec<u64>> {
     let Way::Anew { stripes, compression, .. } = way else { return Ok(sizes) };
     let stored = total(sizes.iter().copied());
     let (families, data_key) = set.parts_mut();
-    let mut plain = 0;
+    let mut plain = 0_u64;
     for family in families {
-        plain += family.trailer(data_key)?.data_bytes;
+        plain = plain.saturating_add(family.trailer(data_key)?.data_bytes);
     }
     let whole = match compression {
         None => stored,
-        Some(Compression::None) => plain + plain / 100,
+        Some(Compression::None) => plain.saturating_add(plain / 100),
         Some(_) => stored.min(plain),
     };
-    Ok(vec![whole / *stripes as u64 + FAMILY_OVERHEAD; *stripes])
+    Ok(vec![(whole / *stripes as u64).saturating_add(FAMILY_OVERHEAD); *stripes])
 }
 
 impl Prepared {

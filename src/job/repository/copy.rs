@@ -147,6 +147,9 @@ fn into_target(
                 heap.sets.iter().position(is_it).ok_or_else(|| unreadable(&heap, *id))
             };
             let places = ids.iter().map(at).collect::<Result<Vec<_>>>()?;
+            // As the headers say it: records may be anybody's.
+            let known = heap.known();
+            places.iter().try_for_each(|&at| chain::check_against(&known, &known[at]))?;
             (heap, places)
         }
     };

@@ -40,9 +40,8 @@ pub fn run(
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {
         let (mut damage, mut unread, mut judged) = (Vec::new(), Vec::new(), 0);
-        let known: Vec<_> = inventory.sets.iter().map(StoredSet::found).collect();
         for set in chosen {
-            match verified(set, &known, reading, &repository, conduct, report) {
+            match verified(set, &inventory.sets, reading, &repository, conduct, report) {
                 Ok(()) => judged += 1,
                 Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
                 // The next may need no key.
@@ -65,9 +64,14 @@ pub fn run(
 
 /// True of an encrypted set: that nothing could be learnt of it says nothing of others, where its header can be read.
 fn is_sealed(set: &StoredSet, repository: &Repository) -> bool {
-    let first = set.record.families.first().and_then(|family| family.device(&repository.places).ok());
-    let header = first.and_then(|device| media::header_on(&device, &repository.stores).ok().flatten());
-    header.is_some_and(|header| !header.set.keys.is_empty())
+    header_says(set, repository) == Some(true)
+}
+
+/// Whether its header says that it is encrypted; `None` where that cannot be read.
+fn header_says(set: &StoredSet, repository: &Repository) -> Option<bool> {
+    let first = set.record.families.first()?.device(&repository.places).ok()?;
+    let header = media::header_on(&first, &repository.stores).ok()??;
+    Some(!header.set.keys.is_empty())
 }
 
 fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a StoredSet>> {
@@ -82,10 +86,21 @@ fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a Sto
     Ok(sequence.sets[from..].iter().map(|&at| sets[at]).collect())
 }
 
+/// Checks that a set is encrypted if its base is. Headers count: a record may be anybody's.
+fn check_against_base(set: &StoredSet, known: &[StoredSet], repository: &Repository) -> Result<()> {
+    let as_it_is = |set: &StoredSet| {
+        let encrypted = header_says(set, repository).unwrap_or(set.record.encrypted);
+        FoundSet { encrypted, ..set.found() }
+    };
+    let is_base = |other: &&StoredSet| set.record.base == Some(other.record.backup_set_id);
+    let bases: Vec<FoundSet> = known.iter().filter(is_base).map(as_it_is).collect();
+    if bases.is_empty() { Ok(()) } else { chain::check_against(&bases, &as_it_is(set)) }
+}
+
 /// Verifies one set and writes down what was found.
 fn verified(
     set: &StoredSet,
-    known: &[FoundSet],
+    known: &[StoredSet],
     reading: &Reading,
     repository: &Repository,
     conduct: &Conduct,
@@ -101,7 +116,7 @@ fn verified(
         None => {
             let from = set.devices(repository)?.iter().map(ToString::to_string).collect();
             let of = judged.insert(JudgedReading::begin(repository, [&set.record])?);
-            let done = chain::check_against(known, &set.found())
+            let done = check_against_base(set, known, repository)
                 .and_then(|()| verify::one(&Reading { from, ..reading.clone() }, id, conduct, report));
             if done.is_ok() {
                 of.end(repository)?;

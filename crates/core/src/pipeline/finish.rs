@@ -161,6 +161,8 @@ impl<'a> Finisher<'a> {
         let flaw = |flaw: crate::media::Flaw| {
             Error::refused("manifest", flaw.to_string(), "this is a defect: please report it")
         };
+        // What a reader would refuse is not written.
+        manifest.check_against(self.set).map_err(flaw)?;
         let parts = pack_manifest(manifest, part - (part >> 6)).map_err(flaw)?;
         if parts.len() > MAX_MANIFEST_PARTS {
             return Err(Error::refused("manifest", "it has too many parts", "take a larger --max-transfer-size"));
