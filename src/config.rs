@@ -105,6 +105,8 @@ pub struct RepositoryConfig {
     pub aws_profile: Option<String>,
     /// Databases that are backed up no more: `fullbore check` does not wait for new backups of them.
     pub retired: Vec<String>,
+    /// The records tell no path and no `--name` of encrypted sets.
+    pub hide_names: bool,
     /// What `fullbore prune` leaves.
     pub keep: Option<KeepRules>,
 }

@@ -559,6 +559,9 @@ pub struct List {
     /// Ask this host's catalog only, and not the repository.
     #[arg(long, requires = "repo")]
     pub catalog: bool,
+    /// The key that opens encrypted sets: with it the names are shown that a repository hides (hide-names).
+    #[arg(long, value_name = "KEYFILE", requires = "repo", conflicts_with = "catalog")]
+    pub key: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

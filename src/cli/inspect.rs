@@ -39,7 +39,8 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
 fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
     let conduct = super::heeding(&config.of_repository(name))?;
     let database = args.repository.database.as_deref();
-    let listing = repository::list::list(Setting { name, config }, database, args.catalog, &conduct)?;
+    let key = args.key.as_deref();
+    let listing = repository::list::list(Setting { name, config }, database, args.catalog, key, &conduct)?;
     if args.json {
         print_json(&listing.sets)?;
     } else {

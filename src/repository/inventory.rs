@@ -235,10 +235,11 @@ impl Inventory {
             let entries = list_place(place, &repository.stores)?;
             places.push(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect::<HashMap<_, _>>());
         }
-        let mut records: Vec<SetRecord> = known.into_values().collect();
+        let mut records: Vec<SetRecord> = known.into_values().map(|record| repository.hidden(record)).collect();
         let recorded = records.len();
         let others = others(&records, &inventory.tasks, &places);
-        records.extend(inventory.found_by_media(repository, others, key)?);
+        let found = inventory.found_by_media(repository, others, key)?;
+        records.extend(found.into_iter().map(|record| repository.hidden(record)));
         let tombstones: HashSet<Uuid> = inventory.tombstones.iter().copied().collect();
         let stay = records[..recorded].iter().filter(|record| !tombstones.contains(&record.backup_set_id));
         let holds =

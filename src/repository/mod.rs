@@ -2,6 +2,7 @@
 //! is specified in `docs/REPOSITORY.md`.
 
 pub mod format;
+pub mod hidden;
 pub mod inventory;
 pub mod places;
 pub mod process;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use format::{FORMAT, FamilyRecord, RepositoryRecord, SetRecord};
+use hidden::NameKey;
 use inventory::EndedRuns;
 use records::Records;
 
@@ -39,6 +41,8 @@ pub struct Repository {
     pub records: Records,
     /// What its objects are reached through.
     pub stores: Stores,
+    /// With what its records hide names.
+    names: Option<NameKey>,
     /// What was read of runs that have ended: it is not read again.
     ended_runs: EndedRuns,
 }
@@ -145,6 +149,7 @@ impl Repository {
             places,
             records,
             stores: stores.clone(),
+            names: None,
             ended_runs: EndedRuns::default(),
         })
     }
@@ -163,6 +168,7 @@ impl Repository {
             places,
             records,
             stores: stores.clone(),
+            names: None,
             ended_runs: EndedRuns::default(),
         }))
     }
@@ -214,7 +220,8 @@ impl Repository {
     /// # Errors
     /// The repository cannot be written to; the set is good all the same.
     pub fn describe(&self, set: &SetRecord) -> Result<()> {
-        self.records.write(&format::set_name(set.backup_set_id), &format::encode(set)?)
+        let set = self.hidden(set.clone());
+        self.records.write(&format::set_name(set.backup_set_id), &format::encode(&set)?)
     }
 
     /// True when this family is there under its own name. What cannot be asked is not taken for gone: it is an error.

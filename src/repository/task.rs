@@ -66,7 +66,7 @@ impl Task {
             format: FORMAT,
             task: Uuid::new_v4(),
             verb: verb.to_owned(),
-            database,
+            database: database.map(|name| repository.named(&name)),
             host: crate::job::host(),
             process: std::process::id(),
             runs_as: Process::this(),
@@ -269,7 +269,7 @@ impl Shared {
     fn finish(&self, error: Option<&Error>) -> Result<()> {
         let mut record = self.current();
         record.ended_at = Some(jiff::Timestamp::now().to_string());
-        record.error = error.map(|error| error.to_string());
+        record.error = error.map(|error| self.repository.told(error.to_string()));
         record.needs.clear();
         record.state = match error {
             None if self.is_lasting() && record.state == TaskState::CancelRequested => TaskState::Cancelled,

@@ -38,6 +38,7 @@ mod golden_log;
 mod golden_servers;
 mod heaps;
 mod host_kills;
+mod hidden_names;
 mod hostile_media;
 mod init;
 mod inspect;

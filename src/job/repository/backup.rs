@@ -13,6 +13,7 @@ use crate::chain::{self, Choice, FoundSet};
 use crate::job::backup::{self, Request, Within};
 use crate::job::{Conduct, media};
 use crate::report::Report;
+use crate::repository::hidden;
 use crate::repository::inventory::{Inventory, StoredSet};
 use crate::repository::task::Task;
 use crate::repository::{self, Repository};
@@ -45,6 +46,8 @@ pub fn run(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
+    let name_template = hidden::template(setting.config, setting.name, request.name_template.clone())?;
+    let request = &Request { name_template, ..request.clone() };
     refuse_fixed_names(request)?;
     let places = repository::places(setting.name, setting.config)?;
     let kind = match wanted {
@@ -63,10 +66,11 @@ pub fn run(
         return backup::run(&Request { to: places, ..request }, conduct, report);
     }
     let repository = Repository::open_to_write(setting.name, places, &conduct.stores);
+    let repository = repository.and_then(|repository| repository.hiding(setting.config));
     let repository = repository.map_err(|error| conduct.why_halted(error))?;
     let second = copy_to.filter(|_| !request.dry_run);
     let second = second.map(|second| Second::open(second, &repository, &request, conduct)).transpose()?;
-    request.mirror = second.as_ref().map(|second| second.mirror(&request)).or(request.mirror);
+    request.mirror = second.as_ref().map(|second| second.mirror(&request)).transpose()?.or(request.mirror);
     request.to.clone_from(&repository.places);
     let database = backup::database_of(&request.source);
     let (bases, copies) = choose_bases(&mut request, wanted, setting, (&repository, second.as_ref()), conduct, report)?;
@@ -104,7 +108,7 @@ fn choose_bases(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<(Vec<StoredSet>, Vec<StoredSet>)> {
-    let database = backup::database_of(&request.source);
+    let database = repository.named(&backup::database_of(&request.source));
     let mut bases = match wanted {
         Wanted::Full => Vec::new(),
         Wanted::Differential | Wanted::Auto => {

@@ -33,7 +33,7 @@ pub struct Rebuilt {
 pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> Result<Rebuilt> {
     let key = media::read_key(key)?;
     let places = repository::places(setting.name, setting.config)?;
-    let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?;
+    let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?.hiding(setting.config)?;
     let mut rebuilt = Rebuilt::default();
     let inventory =
         Inventory::take_with(&repository, HashMap::new(), key.as_ref()).map_err(|error| conduct.why_halted(error))?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
-use super::databases::{Names, is_known, of_database};
+use super::databases::{Names, is_known, meant, of_database};
 use crate::chain::{self, CLOCK_TOLERANCE, Choice, show_time};
 use crate::job::{Conduct, media};
 use crate::repository::inventory::StoredSet;
@@ -76,8 +76,10 @@ pub fn run(
     // What this host's catalog has against it is nothing that the backups have.
     let inventory = setting.inventory(&repository, conduct, &mut Vec::new())?;
     warnings.extend(inventory.warnings.iter().cloned());
-    let sets: Vec<&StoredSet> = match &request.database {
-        Some(_) => of_database(&inventory.sets, request.database.as_deref())?,
+    let meant = |wanted: Option<&str>| meant(&repository, &inventory.sets, wanted);
+    let database = meant(request.database.as_deref());
+    let sets: Vec<&StoredSet> = match &database {
+        Some(_) => of_database(&inventory.sets, database.as_deref())?,
         None => inventory.sets.iter().collect(),
     };
     if sets.is_empty() {
@@ -89,9 +91,10 @@ pub fn run(
     let known: BTreeSet<_> = sets.iter().map(|set| name(set)).collect();
     let mut retired = BTreeSet::new();
     // One that fits nothing has no sets any more; or it is mistyped, and then the database that was meant is still complained of.
-    for wanted in request.retired.iter().filter(|wanted| is_known(&inventory.sets, wanted)) {
+    let wanted = request.retired.iter().filter_map(|wanted| meant(Some(wanted)));
+    for wanted in wanted.filter(|wanted| is_known(&inventory.sets, wanted)) {
         let of_it =
-            of_database(&inventory.sets, Some(wanted)).map_err(|error| error.noting("it is said to be retired"))?;
+            of_database(&inventory.sets, Some(&wanted)).map_err(|error| error.noting("it is said to be retired"))?;
         retired.extend(of_it.first().map(|set| name(set)));
     }
     let of = |named: (String, String)| {

@@ -7,7 +7,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::databases::to_choose_from;
+use super::databases::{meant, to_choose_from};
 use super::restore::Chosen;
 use super::{Setting, title};
 use crate::chain;
@@ -15,6 +15,7 @@ use crate::job::copy::{self, Arrival, One, Request};
 use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::{self, Fate, FateRecord, SetRecord, TaskState};
+use crate::repository::hidden;
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use crate::repository::process::Process;
 use crate::repository::task::{Task, decided};
@@ -64,7 +65,8 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             }
             let inventory = setting.inventory(&repository, source, &mut report.warnings)?;
             let set = request.reading.choice.set.as_deref();
-            let sets = to_choose_from(&inventory.sets, between.database, set)?;
+            let database = meant(&repository, &inventory.sets, between.database);
+            let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
             let mut chosen = chosen(sets.clone(), &request, &repository, report)?;
             if target.is_some() && chosen.sets.len() > 1 {
                 chosen = Chosen::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;
@@ -213,7 +215,9 @@ impl<'a> Target<'a> {
             }),
             false => Repository::open_to_write(setting.name, places, &conduct.stores),
         };
+        let opened = opened.and_then(|repository| repository.hiding(setting.config));
         let repository = opened.map_err(|error| conduct.why_halted(error))?;
+        request.name_template = hidden::template(setting.config, setting.name, request.name_template.take())?;
         let inventory = match repository.id.is_nil() {
             true => Inventory::default(), // Planned: there is nothing.
             false => setting.inventory(&repository, conduct, &mut report.warnings)?,

@@ -10,6 +10,7 @@ use crate::job::backup::{Mirror, Request};
 use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::{FamilyRecord, SetRecord};
+use crate::repository::hidden;
 use crate::repository::inventory::StoredSet;
 use crate::repository::task::Task;
 use crate::repository::{self, Repository};
@@ -30,7 +31,7 @@ impl<'a> Second<'a> {
         let open = || {
             let stores = stores(setting, conduct)?;
             let places = repository::places(setting.name, setting.config)?;
-            let repository = Repository::open_to_write(setting.name, places, &stores)?;
+            let repository = Repository::open_to_write(setting.name, places, &stores)?.hiding(setting.config)?;
             Ok(Self { setting, stores, repository })
         };
         let second = open().map_err(|error| about_copy_to(conduct.why_halted(error)))?;
@@ -38,15 +39,18 @@ impl<'a> Second<'a> {
             let why = format!("is the repository `{}` itself", first.name);
             return Err(Error::usage(format!("--copy-to {}", setting.name), why, "name another one"));
         }
-        let template = template(request, setting);
+        let template = template(request, setting).map_err(about_copy_to)?;
         refuse_fixed_names(&Request { name_template: template, ..request.clone() })?;
         Ok(second)
     }
 
     /// Where families go as well.
-    pub fn mirror(&self, request: &Request) -> Mirror {
-        let (to, name_template) = (self.repository.places.clone(), template(request, self.setting));
-        Mirror { to, name_template, stores: self.stores.clone() }
+    ///
+    /// # Errors
+    /// Names would tell what its records hide.
+    pub fn mirror(&self, request: &Request) -> Result<Mirror> {
+        let (to, name_template) = (self.repository.places.clone(), template(request, self.setting)?);
+        Ok(Mirror { to, name_template, stores: self.stores.clone() })
     }
 
     /// The sets that the backup stands on, as they are here.
@@ -130,7 +134,7 @@ pub(super) fn places(setting: Setting<'_>) -> Result<Vec<Device>> {
 
 /// Where the families would go, of a plan that makes nothing.
 pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct) -> Result<Mirror> {
-    Ok(Mirror { to: places(setting)?, name_template: template(request, setting), stores: stores(setting, conduct)? })
+    Ok(Mirror { to: places(setting)?, name_template: template(request, setting)?, stores: stores(setting, conduct)? })
 }
 
 /// How objects are kept is said of each repository.
@@ -141,8 +145,9 @@ fn stores(setting: Setting<'_>, conduct: &Conduct) -> Result<Stores> {
 }
 
 /// What was said of the backup counts in both; else each repository has its own names.
-fn template(request: &Request, setting: Setting<'_>) -> Option<String> {
-    request.own_template.clone().or_else(|| setting.config.name_template.clone())
+fn template(request: &Request, setting: Setting<'_>) -> Result<Option<String>> {
+    let said = request.own_template.clone().or_else(|| setting.config.name_template.clone());
+    hidden::template(setting.config, setting.name, said)
 }
 
 /// The record of the set as it is here: the same families, as long, under the names that they have here.

@@ -8,7 +8,9 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use crate::ids;
+use crate::repository::Repository;
 use crate::repository::format::SetRecord;
+use crate::repository::hidden::is_local_name;
 use crate::repository::inventory::StoredSet;
 use crate::units::on_its_line;
 
@@ -40,9 +42,7 @@ impl<'a> Names<'a> {
 
 /// True for a name that means another database on another machine: a file, a socket, a server that is asked on the machine itself.
 fn is_local(record: &SetRecord) -> bool {
-    let name = &record.database[..];
-    let server = || ["localhost", "127.", "[::1]", "::1"].iter().any(|local| name.starts_with(local));
-    !name.is_empty() && (record.engine == "sqlite" || name.starts_with('/') || server())
+    !record.database.is_empty() && (record.engine == "sqlite" || is_local_name(&record.database))
 }
 
 /// The sets of the database that this machine calls so: what another one may go on from.
@@ -62,6 +62,20 @@ pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Opt
         let here = crate::job::host();
         format!("this machine is `{here}`; there are sets of that name of {}: if it is the same database, set FULLBORE_HOST", shown.join(", "))
     })
+}
+
+/// A name that somebody has given, as the records of the repository tell it: where they hide names, its digest, with the same `HOST:` before it.
+pub(super) fn meant(repository: &Repository, sets: &[StoredSet], wanted: Option<&str>) -> Option<String> {
+    let wanted = wanted?;
+    let hosts: BTreeSet<&str> = sets.iter().map(|set| &set.record.host[..]).filter(|host| !host.is_empty()).collect();
+    let of_host = |host: &&str| {
+        let database = wanted.strip_prefix(*host)?.strip_prefix(':')?;
+        Some(format!("{host}:{}", repository.named(database)))
+    };
+    let mut digests = std::iter::once(repository.named(wanted)).chain(hosts.iter().filter_map(of_host));
+    // Where none fits, the name is said as it was given.
+    let digest = digests.find(|digest| !is_known(sets, wanted) && is_known(sets, digest));
+    Some(digest.unwrap_or_else(|| wanted.to_owned()))
 }
 
 /// True when a set is of a database of this name, or of a file that is called so.

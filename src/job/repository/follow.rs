@@ -11,6 +11,7 @@ use crate::job::log::{self, Event, Following};
 use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::SetRecord;
+use crate::repository::hidden;
 use crate::repository::task::{Ground, Task};
 use crate::repository::{self, Repository};
 
@@ -34,8 +35,9 @@ pub fn run(
     refuse_fixed_names(&request.backup)?;
     let places = repository::places(setting.name, setting.config)?;
     // The last set and the end of the task are written when a signal has come already.
-    let repository = Repository::open_to_write(setting.name, places, stores)?;
-    let backup = Request { to: repository.places.clone(), ..request.backup.clone() };
+    let repository = Repository::open_to_write(setting.name, places, stores)?.hiding(setting.config)?;
+    let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;
+    let backup = Request { to: repository.places.clone(), name_template, ..request.backup.clone() };
     let request = Following { backup, ..request.clone() };
     let database = Some(backup::database_of(&request.backup.source));
     let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
@@ -72,7 +74,7 @@ impl<'a> Home<'a> {
     /// Its chain is not whole, or is about to go; or the repository cannot be reached.
     pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
-        let database = backup::database_of(&request.source);
+        let database = self.repository.named(&backup::database_of(&request.source));
         if databases::here(&inventory.sets, ENGINE, &database).is_empty() {
             return Ok(Vec::new());
         }

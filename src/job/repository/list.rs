@@ -1,12 +1,19 @@
 //! What a repository holds, for people and programs.
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
 use super::Setting;
-use super::databases::of_database;
+use super::databases::{self, of_database};
 use crate::chain::show_time;
-use crate::job::Conduct;
+use crate::job::{Conduct, media};
+use crate::repository::Repository;
+use crate::repository::hidden::is_hidden;
 use crate::repository::inventory::StoredSet;
 
 /// One set of a repository.
@@ -59,12 +66,21 @@ pub struct Listing {
     pub notes: Vec<String>,
 }
 
-/// Lists the sets of a database, or of all; from this host's catalog alone when `offline`.
+/// Lists the sets of a database, or of all; from this host's catalog alone when `offline`. With a key also the names that the records hide.
 ///
 /// # Errors
-/// The repository cannot be reached, or was never seen.
-pub fn list(setting: Setting<'_>, database: Option<&str>, offline: bool, conduct: &Conduct) -> Result<Listing> {
+/// The repository cannot be reached, or was never seen; or the key file is none.
+pub fn list(
+    setting: Setting<'_>,
+    database: Option<&str>,
+    offline: bool,
+    key: Option<&Path>,
+    conduct: &Conduct,
+) -> Result<Listing> {
     let mut listing = Listing::default();
+    let key = media::read_key(key)?;
+    let mut meant = database.map(str::to_owned);
+    let mut names = HashMap::new();
     let sets = if offline {
         let seen = last_seen(setting, &mut listing)?;
         listing.notes.push(format!("as of {}: the repository was not asked", seen.0));
@@ -72,11 +88,15 @@ pub fn list(setting: Setting<'_>, database: Option<&str>, offline: bool, conduct
     } else {
         let repository = setting.open(conduct)?;
         let inventory = setting.inventory(&repository, conduct, &mut listing.warnings)?;
+        meant = databases::meant(&repository, &inventory.sets, database);
+        if let Some(key) = &key {
+            names = hidden_names(&inventory.sets, &repository, key)?;
+        }
         listing.notes.extend(inventory.notes);
         inventory.sets
     };
-    let chosen = match database {
-        Some(_) => of_database(&sets, database)?,
+    let chosen = match &meant {
+        Some(_) => of_database(&sets, meant.as_deref())?,
         None => sets.iter().collect(),
     };
     let broken = chosen.iter().filter(|set| set.incomplete.is_some() && !set.tombstone);
@@ -84,7 +104,25 @@ pub fn list(setting: Setting<'_>, database: Option<&str>, offline: bool, conduct
         |set: &&StoredSet| format!("{}: {}", super::title(&set.record), set.incomplete.as_deref().unwrap_or_default());
     listing.warnings.extend(broken.map(said));
     listing.sets = chosen.into_iter().map(listed).collect();
+    for set in &mut listing.sets {
+        set.database = names.remove(&set.backup_set_id).unwrap_or_else(|| std::mem::take(&mut set.database));
+    }
     Ok(listing)
+}
+
+/// The names that the records hide of the sets which this key opens, by the sets' ids.
+fn hidden_names(sets: &[StoredSet], repository: &Repository, key: &SecretKey) -> Result<HashMap<String, String>> {
+    let mut names = HashMap::new();
+    let is_asked = |set: &&StoredSet| set.incomplete.is_none() && is_hidden(&set.record.database);
+    for set in sets.iter().filter(is_asked) {
+        let heap = media::find_among(set.devices(repository)?, &repository.stores)?;
+        let found = heap.sets.iter().find(|found| found.set.backup_set_id == set.record.backup_set_id);
+        // Another key's set stays as it is.
+        let opened = found.and_then(|found| media::open_set(found, &Pool::new(0, 4096).ok()?, 1, Some(key)).ok());
+        let name = opened.as_ref().and_then(|set| set.manifest()).map(|manifest| manifest.database.clone());
+        names.extend(name.map(|name| (set.record.backup_set_id.to_string(), name)));
+    }
+    Ok(names)
 }
 
 /// What the catalog knows of a repository by the places that it was last seen in.

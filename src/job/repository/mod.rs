@@ -48,7 +48,8 @@ impl Setting<'_> {
     /// It is not, or cannot be reached.
     pub fn open(&self, conduct: &Conduct) -> Result<Repository> {
         let places = repository::places(self.name, self.config)?;
-        Repository::open(self.name, places, &conduct.stores).map_err(|error| conduct.why_halted(error))
+        let opened = Repository::open(self.name, places, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+        Ok(opened.hiding_as_it_can(self.config))
     }
 
     /// Everything in it. The catalog learns of it; without a catalog it takes longer.
@@ -95,7 +96,7 @@ impl Setting<'_> {
 
     /// Tells the catalog of a set that was committed this moment.
     fn catalogue(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
-        let stored = StoredSet::committed(record);
+        let stored = StoredSet::committed(repository.hidden(record));
         let catalog = self.catalog(warnings);
         Self::warn_of_another(catalog.as_ref(), repository, warnings);
         if let Some(Err(error)) = catalog.map(|catalog| catalog.add(repository, &stored)) {

@@ -8,11 +8,11 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Setting;
 use super::databases::{Names, of_database};
 use super::locks::Locks;
 use super::proof::Proof;
 use super::sweep::Sweeper;
+use super::{Setting, databases};
 use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
 use crate::job::{Conduct, media};
@@ -246,7 +246,8 @@ fn planned(
     let mut places: Vec<usize> = (0..inventory.sets.len()).collect();
     let mut meant: HashSet<Uuid> = inventory.sets.iter().map(|set| set.record.backup_set_id).collect();
     if request.database.is_some() {
-        let of_it = of_database(&inventory.sets, request.database.as_deref())?;
+        let database = databases::meant(repository, &inventory.sets, request.database.as_deref());
+        let of_it = of_database(&inventory.sets, database.as_deref())?;
         meant = of_it.iter().map(|set| set.record.backup_set_id).collect();
         let concerned = with_dependants(meant.clone(), &inventory.sets);
         places.retain(|&at| concerned.contains(&inventory.sets[at].record.backup_set_id));

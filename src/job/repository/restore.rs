@@ -4,7 +4,7 @@ use fullbore_core::Result;
 use uuid::Uuid;
 
 use super::Setting;
-use super::databases::to_choose_from;
+use super::databases::{meant, to_choose_from};
 use crate::chain::steps::Standing;
 use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;
@@ -32,15 +32,18 @@ pub fn run(
 ) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-    let chain = match restore::standing(request)? {
+    let standing = restore::standing(request)?;
+    let database = database.or(standing.as_ref().and_then(|standing| standing.database.as_deref()));
+    let database = meant(&repository, &inventory.sets, database);
+    let database = database.as_deref();
+    let chain = match &standing {
         None => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
             Chosen::among(sets, &request.reading, &repository, report)?
         }
         Some(standing) => {
-            let database = database.or(standing.database.as_deref());
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
-            let next = Chosen::next(sets, &standing, &request.reading, &repository, report);
+            let next = Chosen::next(sets, standing, &request.reading, &repository, report);
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }
     };

@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::sqlite::integrity;
 
 use super::Setting;
-use super::databases::to_choose_from;
+use super::databases::{meant, to_choose_from};
 use super::restore::Chosen;
 use super::scratch::Scratch;
 use crate::job::Conduct;
@@ -42,7 +42,8 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let set = request.reading.choice.set.as_deref();
-    let sets = to_choose_from(&inventory.sets, request.database.as_deref(), set)?;
+    let database = meant(&repository, &inventory.sets, request.database.as_deref());
+    let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
     let chain = Chosen::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);

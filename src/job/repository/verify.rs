@@ -5,7 +5,7 @@ use std::time::Instant;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::databases::to_choose_from;
+use super::databases::{meant, to_choose_from};
 use super::{Setting, title};
 use crate::chain::{self, FoundSet};
 use crate::job::reading::Reading;
@@ -31,6 +31,8 @@ pub fn run(
     let begun = Instant::now();
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
+    let meant = meant(&repository, &inventory.sets, database);
+    let database = meant.as_deref();
     let sets = match (database, &reading.choice.set, reading.choice.latest) {
         (None, None, false) => inventory.sets.iter().collect(),
         (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref())?,
@@ -166,5 +168,7 @@ pub fn put_verdict(
         (None, None) => good.to_owned(),
     };
     let time = jiff::Timestamp::now().as_microsecond();
-    repository.records.write(&format!("verdicts/{set}.{time}.{passed}.json"), &format::encode(verdict)?)
+    let error = verdict.error.clone().map(|error| repository.told(error));
+    let verdict = VerdictRecord { error, ..verdict.clone() };
+    repository.records.write(&format!("verdicts/{set}.{time}.{passed}.json"), &format::encode(&verdict)?)
 }
