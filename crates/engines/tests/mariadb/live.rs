@@ -137,7 +137,7 @@ fn a_server_with_a_small_log_has_room_in_it_while_it_recovers() {
         let before = lsn();
         let write = || {
             while lsn() < before + NEARLY_ALL {
-                source.sql("INSERT INTO shop.small (v) SELECT REPEAT(MD5(seq), 30) FROM seq_1_to_20");
+                source.sql("USE shop; INSERT INTO small (v) SELECT REPEAT(MD5(seq), 30) FROM seq_1_to_200");
             }
         };
         let room = room();

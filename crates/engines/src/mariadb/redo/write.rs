@@ -8,6 +8,11 @@ use super::ring::PAYLOAD_AT;
 
 /// The restored file has at least so many bytes; the least that a server can be configured for.
 const SIZE_MIN: u64 = 4 << 20;
+/// Room behind the payload: recovery writes to the log too, before its first checkpoint. A server keeps a fifth of its log free, which is a
+/// quarter of what is in it.
+const ROOM_PART: u64 = 4;
+/// More room is of no use.
+const ROOM_MAX: u64 = 64 << 20;
 /// Its size is a multiple of this.
 const BLOCK: u64 = 4096;
 
@@ -41,9 +46,10 @@ impl LinearLog {
     }
 
     /// Bytes of the restored file that ends with `end_lsn`. The rest of it, at least one byte, is zero: that ends the log. It
-    /// gets the source's size if it fits in, so that the server keeps it.
+    /// gets the source's size if it fits in with some room, so that the server keeps it.
     pub fn size(&self, end_lsn: u64, source_size: u64) -> u64 {
-        (self.offset(end_lsn) + 1).next_multiple_of(BLOCK).max(SIZE_MIN).max(source_size)
+        let room = (end_lsn.saturating_sub(self.checkpoint.lsn) / ROOM_PART).min(ROOM_MAX);
+        (self.offset(end_lsn) + 1 + room).next_multiple_of(BLOCK).max(SIZE_MIN).max(source_size)
     }
 }
 
@@ -79,13 +85,16 @@ mod tests {
     }
 
     #[test]
-    fn the_size_leaves_room_for_the_end_and_is_the_sources_if_that_is_enough() {
+    fn the_size_leaves_room_for_recovery_and_is_the_sources_if_that_is_enough() {
         let source = Header::parse(&Header::made(12288, false)).unwrap();
         let log = LinearLog::new(&source, Checkpoint { lsn: 20_000, end_lsn: 20_000 }, "10.11.18");
         assert_eq!(log.size(20_100, 64 << 20), 64 << 20);
         assert_eq!(log.size(20_100, 1 << 20), 4 << 20);
         let full = 20_000 + (64 << 20) - PAYLOAD_AT;
-        assert_eq!(log.size(full - 1, 64 << 20), 64 << 20);
-        assert_eq!(log.size(full, 64 << 20), (64 << 20) + 4096);
+        let (three_quarters, payload) = (20_000 + (48 << 20), (64 << 20) - PAYLOAD_AT);
+        assert_eq!(log.size(three_quarters, 64 << 20), 64 << 20);
+        assert_eq!(log.size(full, 64 << 20), ((64 << 20) + payload / 4 + 1).next_multiple_of(4096));
+        let long = 20_000 + (10 << 30);
+        assert_eq!(log.size(long, 64 << 20), (PAYLOAD_AT + (10 << 30) + (64 << 20) + 1).next_multiple_of(4096));
     }
 }
