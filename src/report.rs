@@ -7,15 +7,16 @@ use serde::Serialize;
 
 use crate::tune::profile::Profile;
 use crate::tune::verdict::Setup;
-use crate::units::{mib_per_s, show_bytes};
+use crate::units::{counted, mib_per_s, show_bytes};
 use followed::Followed;
 
+mod costs;
 mod followed;
 mod judge;
 mod known;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
-pub use judge::{CalibratedReport, UseReport, VerdictReport, WhatIfReport};
+pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -123,6 +124,9 @@ pub struct Report {
     /// The devices of the families that a copy has read, in order; for the verdict too.
     #[serde(skip)]
     pub read_from: Vec<String>,
+    /// What took time before the first and after the last byte; for the verdict too.
+    #[serde(skip)]
+    costs: Vec<costs::Booked>,
     /// What following a log came to, for the verdict too.
     #[serde(skip)]
     followed: Option<Followed>,
@@ -192,7 +196,7 @@ impl CopyReport {
     /// It in one line.
     pub fn line(&self) -> String {
         let of = self.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
-        let families = |count: usize| if count == 1 { "1 family".to_owned() } else { format!("{count} families") };
+        let families = |count: usize| counted(count as u64, "family");
         let Self { kind, backup_set_id, how, .. } = self;
         format!(
             "{kind} {backup_set_id}{of}: {how}, {} in {} to {}",

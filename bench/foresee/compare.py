@@ -8,6 +8,7 @@
     bench/foresee/compare.py --check               looks at itself: nothing is measured
     bench/foresee/compare.py --volumes uncapped --sizes 512 1024    the disk as it is
     bench/foresee/compare.py --seed 7              others
+    bench/foresee/compare.py --volumes local --seed 21 22 23    this machine's own disk: 8 for each seed, of 1 and 4 GiB
     bench/foresee/compare.py --resume DIR          what a run that was stopped with --keep has left to do
 
 How it measures. Two volumes are made, for the database and for the media: loop devices past the page cache, with ext4, whose bytes and
@@ -21,6 +22,10 @@ with the interval from P10 to P90. Predictions know nothing of the runs: the cat
 A MariaDB is a real server (tests/servers/install first) with its data directory on the volume of the database: filled once, idle while it is
 backed up, and stopped while others are measured. It is started without caps, because a start is nothing that is foreseen. Its restore is that of
 the directory; what the server does when it starts there comes after it.
+
+With `--volumes local` there are no volumes: database and media are directories on the disk of --dir, without caps and without loop devices. gzip and
+short transfers are drawn besides. The page cache is dropped before each run there too. Wanted there: a median error of at most 10 %, a worst one of at
+most 30 %, and 80 % of the runs within the interval.
 
 Run it as root on a quiet machine. Results: bench/results/foresee-DATE.json and .md. Only the standard library is used.
 """
@@ -46,11 +51,13 @@ import databases  # noqa: E402
 import draw  # noqa: E402
 import shown  # noqa: E402
 from measure import MIB, ROOT, TARGET, drop_caches, machine, remove, say  # noqa: E402
-from volumes import CAPPED, PROFILES, Volumes, missing  # noqa: E402
+from volumes import CAPPED, LOCAL, PROFILES, LocalDisk, Volumes, missing  # noqa: E402
 
 ROUNDS = 4
 # The forty of the proof.
 DRAWN = {"sqlite": 28, "mariadb-11.8": 6, "mariadb-10.11": 6}
+# On a local disk, for each seed, and of which sizes.
+DRAWN_LOCALLY, LOCAL_SIZES = {"sqlite": 8}, [1024, 4096]
 # Room beside databases, restored databases and sets: the file system itself, and what calibration writes.
 BESIDE = 192 * MIB
 # Calibration may write so much in each volume.
@@ -66,12 +73,12 @@ def engine_and_count(text):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", type=engine_and_count, nargs="+", default=list(DRAWN.items()), metavar="NAME=N",
+    parser.add_argument("--engines", type=engine_and_count, nargs="+", metavar="NAME=N",
                         help=f"configurations of each ({' '.join(f'{name}={count}' for name, count in DRAWN.items())})")
-    parser.add_argument("--seed", type=int, default=6, help="what they are drawn from (6)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 384], metavar="MIB", help="of the databases (128 384)")
-    parser.add_argument("--volumes", nargs="+", choices=PROFILES, default=CAPPED, metavar="NAME",
-                        help="profiles of caps that are drawn from (the four with caps; also: uncapped)")
+    parser.add_argument("--seed", type=int, nargs="+", default=[6], help="what they are drawn from (6); of several, as many for each")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="MIB", help="of the databases (128 384; locally 1024 4096)")
+    parser.add_argument("--volumes", nargs="+", choices=(*PROFILES, LOCAL), default=CAPPED, metavar="NAME",
+                        help="profiles of caps that are drawn from (the four with caps; also: uncapped); or local, the disk itself")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds, the first of which is discarded (4)")
     parser.add_argument("--calibration-seconds", type=int, default=30, help="of each profile of volumes (30)")
     parser.add_argument("--only", nargs="*", default=[], metavar="ID", help="the configurations wanted: c01 c02 …")
@@ -84,7 +91,11 @@ def arguments():
     parser.add_argument("--name", help="of the result (foresee-DATE)")
     parser.add_argument("--check", action="store_true", help="look at what is drawn, summed up and shown; measure nothing")
     options = parser.parse_args()
-    options.engines = dict(options.engines)
+    options.local = LOCAL in options.volumes
+    if options.local and len(options.volumes) > 1:
+        parser.error("--volumes local: the disk itself is no volume with caps; measure it by itself")
+    options.engines = dict(options.engines or (DRAWN_LOCALLY if options.local else DRAWN))
+    options.sizes = options.sizes or (LOCAL_SIZES if options.local else [128, 384])
     if options.rounds < 2:
         parser.error("--rounds: the first is discarded, so 2 at least")
     return options
@@ -206,7 +217,7 @@ class Comparison:
         with open(self.runs_file, "a") as out:
             for number in range(self.options.rounds):
                 order = list(configurations)
-                random.Random(f"{self.options.seed} {number}").shuffle(order)
+                random.Random(f"{' '.join(map(str, self.options.seed))} {number}").shuffle(order)
                 for one in order:
                     if (number, one["id"]) in done:
                         continue
@@ -240,7 +251,9 @@ def main():
     options = arguments()
     if options.check:
         return check.run()
-    if missing():
+    if os.geteuid() != 0:
+        sys.exit("the page cache is dropped before each run, and that is for root")
+    if not options.local and missing():
         sys.exit(f"no volumes of a known speed here: {missing()}")
     # A signal ends it as an exception does: volumes and caps go.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -248,7 +261,11 @@ def main():
     os.makedirs(options.dir, exist_ok=True)
     work = options.resume or tempfile.mkdtemp(prefix="foresee-", dir=options.dir)
     os.chmod(work, 0o711)  # A server runs as another user.
-    configurations = draw.configurations(options.seed, options.engines, options.sizes, options.volumes)
+    if len(options.seed) > 1 or options.local:
+        knobs = draw.LOCAL_KNOBS if options.local else draw.KNOBS
+        configurations = draw.of_seeds(options.seed, options.engines, options.sizes, options.volumes, knobs)
+    else:
+        configurations = draw.configurations(options.seed[0], options.engines, options.sizes, options.volumes)
     configurations = [one for one in configurations if not options.only or one["id"] in options.only]
     rooms = {(one["engine"], one["size_mib"]): databases.room(one["engine"], one["size_mib"]) for one in configurations}
     media_bytes = max(rooms.values()) + CALIBRATION_SPACE + BESIDE
@@ -258,7 +275,7 @@ def main():
     begun = time.monotonic()
     host = machine(options.fullbore, work, [])
     try:
-        with Volumes(work, database_bytes, media_bytes) as volumes:
+        with LocalDisk(work) if options.local else Volumes(work, database_bytes, media_bytes) as volumes:
             comparison = Comparison(options, work, volumes, configurations)
             try:
                 comparison.prepare()
@@ -269,8 +286,8 @@ def main():
             finally:
                 comparison.end()
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "minutes": (time.monotonic() - begun) / 60,
-                  "seed": options.seed, "engines": options.engines, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
-                  "volumes": {name: PROFILES[name] for name in options.volumes}, "predictions_sha256": digest, "configurations": configurations, "foreseen": foreseen,
+                  "seed": options.seed[0] if len(options.seed) == 1 else options.seed, "engines": options.engines, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
+                  "volumes": {name: PROFILES.get(name) for name in options.volumes}, "predictions_sha256": digest, "configurations": configurations, "foreseen": foreseen,
                   "runs": runs}
         shown.write(result, options.name or f"foresee-{result['date'][:10]}")
     finally:

@@ -18,22 +18,34 @@ KNOBS = {
 }
 
 
-def configurations(seed, engines, sizes, volumes):
-    """As many different ones of each engine as `engines` says; the same for the same arguments, and those of one engine whatever the others are."""
-    drawn = []
-    for engine, count in engines.items():
-        drawn += of_engine(seed, engine, count, sizes, volumes)
+# On a local disk: the codec that is limited by processors most, and short transfers, which cost a request each.
+LOCAL_KNOBS = KNOBS | {"compression": (*KNOBS["compression"], "gzip:1"), "max_transfer_size": (None, "64KiB", "256KiB", "2MiB")}
+
+
+def of_seeds(seeds, engines, sizes, volumes, knobs):
+    """As many for each seed, one after the other."""
+    drawn = [one | {"seed": seed} for seed in seeds for one in configurations(seed, engines, sizes, volumes, knobs)]
     for number, one in enumerate(drawn):
         one["id"] = f"c{number + 1:02}"
     return drawn
 
 
-def of_engine(seed, engine, count, sizes, volumes):
+def configurations(seed, engines, sizes, volumes, knobs=KNOBS):
+    """As many different ones of each engine as `engines` says; the same for the same arguments, and those of one engine whatever the others are."""
+    drawn = []
+    for engine, count in engines.items():
+        drawn += of_engine(seed, engine, count, sizes, volumes, knobs)
+    for number, one in enumerate(drawn):
+        one["id"] = f"c{number + 1:02}"
+    return drawn
+
+
+def of_engine(seed, engine, count, sizes, volumes, knobs):
     # SQLite was the only one for a time: its draws stay what they were then.
     chance, drawn = random.Random(seed if engine == "sqlite" else f"{seed} {engine}"), []
     while len(drawn) < count:
         one = {"engine": chance.choice([engine]), "volume": chance.choice(sorted(volumes)), "size_mib": chance.choice(sizes)}
-        one |= {knob: chance.choice(values) for knob, values in KNOBS.items()}
+        one |= {knob: chance.choice(values) for knob, values in knobs.items()}
         if one not in drawn:
             drawn.append(one)
     return drawn

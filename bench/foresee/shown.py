@@ -9,6 +9,8 @@ from measure import say, write_results
 DIRECTIONS = ("backup", "restore")
 # What the issue asks for: median and 90th percentile of the absolute error, share of runs within P10 to P90.
 WANTED = {"median": 0.10, "p90": 0.25, "covered": 0.80}
+# Of a local disk: no run at all may be further off.
+WANTED_LOCALLY = {"median": 0.10, "worst": 0.30, "covered": 0.80}
 
 
 def rows(result):
@@ -55,7 +57,7 @@ def summary(found):
 def figures(found):
     errors = [row["error"] for row in found]
     return {"count": len(errors), "median": statistics.median(map(abs, errors)), "p90": quantile(list(map(abs, errors)), 0.9),
-            "covered": sum(row["covered"] for row in found) / len(found), "bias": statistics.median(errors), "deviation": deviation(errors)}
+            "worst": max(map(abs, errors)), "covered": sum(row["covered"] for row in found) / len(found), "bias": statistics.median(errors), "deviation": deviation(errors)}
 
 
 def deviation(errors):
@@ -63,8 +65,11 @@ def deviation(errors):
     return math.sqrt(statistics.fmean(math.log1p(error) ** 2 for error in errors))
 
 
-def met(value, key):
-    return "met" if (value >= WANTED[key] if key == "covered" else value <= WANTED[key]) else "**missed**"
+def met(value, key, wanted):
+    """Whether a figure is as good as is wanted; nothing of one that nobody asks for."""
+    if key not in wanted:
+        return ""
+    return " met" if (value >= wanted[key] if key == "covered" else value <= wanted[key]) else " **missed**"
 
 
 def percent(value):
@@ -73,6 +78,7 @@ def percent(value):
 
 def markdown(result):
     host = result["machine"]
+    wanted = WANTED_LOCALLY if "local" in result["volumes"] else WANTED
     engines = ", ".join(f"{count} of {name}" for name, count in result["engines"].items())
     lines = [f"# Foreseen and observed, {result['date']}", "",
              f"{len(result['configurations'])} configurations drawn with seed {result['seed']} ({engines}), volumes {', '.join(result['volumes'])}, "
@@ -80,11 +86,12 @@ def markdown(result):
              f"kernel {host['kernel']}, load at the start {host['load_at_start']:.1f}, commit {host['commit']}, {host['fullbore']}. "
              f"All predictions were on the disk before the first run (SHA-256 `{result['predictions_sha256']}`). By "
              "`bench/foresee/compare.py`; time is that of the whole process.", "",
-             "| | median error | 90th percentile | within P10–P90 | bias (median) | deviation (ln) | count |", "|---|---:|---:|---:|---:|---:|---:|"]
+             "| | median error | 90th percentile | worst | within P10–P90 | bias (median) | deviation (ln) | count |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, of in result["summary"].items():
-        lines.append(f"| {name} | {percent(of['median'])} {met(of['median'], 'median')} | {percent(of['p90'])} {met(of['p90'], 'p90')} | "
-                     f"{percent(of['covered'])} {met(of['covered'], 'covered')} | {of['bias']:+.1%} | {of['deviation']:.3f} | {of['count']} |")
-    lines += ["", "Wanted: median at most 10 %, 90th percentile at most 25 %, at least 80 % within the interval. An error above 0: foreseen longer than it took.", "",
+        judged = [percent(of[key]) + met(of[key], key, wanted) for key in ("median", "p90", "worst", "covered")]
+        lines.append(f"| {name} | {' | '.join(judged)} | {of['bias']:+.1%} | {of['deviation']:.3f} | {of['count']} |")
+    furthest = "worst at most 30 %" if "worst" in wanted else "90th percentile at most 25 %"
+    lines += ["", f"Wanted: median at most 10 %, {furthest}, at least 80 % within the interval. An error above 0: foreseen longer than it took.", "",
               "| | engine | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | limit foreseen | limit observed |",
               "|---|---|---|---:|---|---|---:|---:|---:|---|---|"]
     configurations = {one["id"]: one for one in result["configurations"]}

@@ -22,6 +22,8 @@ PROFILES = {
 }
 # What is drawn from where nothing else is said: volumes of a known speed.
 CAPPED = tuple(name for name in PROFILES if name != "uncapped")
+# No volume at all: directories on the disk of --dir, without loop devices and their threads.
+LOCAL = "local"
 CAPS = ("read_bps", "write_bps", "read_iops", "write_iops")
 
 
@@ -93,6 +95,30 @@ class Volumes:
     def __exit__(self, *_):
         self.database.remove()
         self.media.remove()
+
+
+class Directory:
+    """A directory in place of a volume."""
+
+    def __init__(self, name, folder):
+        self.path = os.path.join(folder, name)
+        os.makedirs(self.path, exist_ok=True)
+
+
+class LocalDisk:
+    """Database and media in two directories of one disk, as fast as that is."""
+
+    def __init__(self, folder):
+        self.database, self.media = Directory("database", folder), Directory("media", folder)
+
+    def __enter__(self):
+        return self
+
+    def become(self, profile):
+        """It has no caps."""
+
+    def __exit__(self, *_):
+        """The work directory goes as a whole."""
 
 
 def missing():

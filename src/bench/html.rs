@@ -74,6 +74,7 @@ mod tests {
             "<table>",
             "<svg ",
             "~2.7× faster",
+            "vs first, paired",
             "a &lt;b&gt; warning",
             "&lt;script&gt;",
             "(2 of 3 rounds)</td>",

@@ -66,6 +66,8 @@ pub struct Outcome {
     pub failed: u64,
     /// Where everything was written.
     pub out: PathBuf,
+    /// Where data sets stay for the next run.
+    pub data: PathBuf,
 }
 
 /// Cells that `--dry-run` shows.
@@ -90,7 +92,7 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
     let plan = plan::plan(&matrix, &cells, &rounds, &seen, &work);
     if request.dry_run {
         let first = cells.iter().take(SHOWN).map(cells::Cell::line).collect();
-        return Ok(Outcome { plan, first, tables: None, failed: 0, out });
+        return Ok(Outcome { plan, first, tables: None, failed: 0, out, data: work.join("data") });
     }
     if plan.asks() && !request.yes {
         let what = format!("{}: {}", request.matrix.display(), plan.line());
@@ -126,7 +128,7 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
         }
     }
     let tables = write_all(&matrix, &cells, &results, &out)?;
-    Ok(Outcome { plan, first: Vec::new(), tables: Some(tables), failed, out })
+    Ok(Outcome { plan, first: Vec::new(), tables: Some(tables), failed, out, data: work.join("data") })
 }
 
 /// A run in one line.
@@ -183,10 +185,7 @@ fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record])
     let Machine { host, processor, cores, memory_bytes, kernel } = &record.machine;
     let cache = if matrix.cold { record.cache.as_str() } else { "kept" };
     let scale = if matrix.scale < 1.0 {
-        format!(
-            " Sizes are {} of the full ones; minutes are those of the full size at the measured speed.",
-            matrix.scale
-        )
+        format!(" Sizes are {} of the full ones; times are those of the full size at the measured speed.", matrix.scale)
     } else {
         String::new()
     };

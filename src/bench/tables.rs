@@ -1,9 +1,9 @@
-//! Tables: CSV of all runs, and Markdown of medians in the shape of published reports (minutes, and "~2.7× faster").
+//! Tables: CSV of all runs, and Markdown of medians in the shape of published reports (a time, and "~2.7× faster").
 
 use std::fmt::Write;
 
 use super::matrix::{Axis, Matrix};
-use super::medians::Row;
+use super::medians::{Paired, Row};
 use super::notes::notes;
 use super::results::Record;
 use crate::units::{MIB, mib_per_s};
@@ -11,6 +11,9 @@ use crate::units::{MIB, mib_per_s};
 /// A TB in bytes and an hour in seconds: TB/h is what backup vendors count in.
 const TB: f64 = 1e12;
 const HOUR: f64 = 3600.0;
+
+/// The column of ratios within the rounds to the first row of a group.
+const VERSUS_FIRST: &str = "vs first, paired";
 
 /// One row for each run.
 pub fn csv(records: &[Record]) -> String {
@@ -100,9 +103,8 @@ pub fn table(matrix: &Matrix, rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) 
     let priced = any(&|row| row.price_per_tb.is_some());
     let raw = any(&|row| row.raw_path.is_some());
     let loaded = any(&|row| row.load.is_some());
-    let mut head: Vec<String> = ["configuration", "minutes", "MiB/s", "", "stored", "CPU s/GB", "peak MiB", "limit"]
-        .map(str::to_owned)
-        .to_vec();
+    let names = ["configuration", "time", "MiB/s", "rounds", VERSUS_FIRST, "stored", "CPU s/GB", "peak MiB", "limit"];
+    let mut head: Vec<String> = names.map(str::to_owned).to_vec();
     let further = [
         (to_nul, "TB/h".to_owned()),
         (priced, format!("{} per TB/h", matrix.currency)),
@@ -146,8 +148,9 @@ fn fields(row: &Row) -> Vec<String> {
     }
     vec![
         name,
-        minutes(row.minutes),
+        time(60.0 * row.minutes),
         format!("{:.0}", row.mib_per_s),
+        range(row.range),
         row.faster.map_or_else(String::new, faster),
         format!("{:.0} %", row.stored_share * 100.0),
         format!("{:.2}", row.cpu_per_gb),
@@ -156,18 +159,26 @@ fn fields(row: &Row) -> Vec<String> {
     ]
 }
 
-/// As many digits as say something.
-fn minutes(minutes: f64) -> String {
-    match minutes {
-        m if m >= 10.0 => format!("{m:.0}"),
-        m if m >= 0.1 => format!("{m:.2}"),
-        m => format!("{m:.4}"),
+/// In the unit that suits its size.
+fn time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 10.0 => format!("{seconds:.2} s"),
+        _ if seconds < 120.0 => format!("{seconds:.1} s"),
+        _ if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
     }
 }
 
-/// `~2.7× faster`, `~1.3× slower`, `the same` within 5 %, which repeated runs differ by anyway.
-fn faster(ratio: f64) -> String {
-    match ratio {
+/// The slowest and the fastest round, in MiB/s.
+fn range((least, greatest): (f64, f64)) -> String {
+    let (least, greatest) = (format!("{least:.0}"), format!("{greatest:.0}"));
+    if least == greatest { least } else { format!("{least}–{greatest}") }
+}
+
+/// `within noise` where rounds differ in which row is the faster one; else `~2.7× faster`, `~1.3× slower`, and `the same` within 5 %.
+fn faster(paired: Paired) -> String {
+    match paired.middle {
+        _ if paired.is_noise() => "within noise".into(),
         r if (1.05..9.95).contains(&r) => format!("~{r:.1}× faster"),
         r if r >= 9.95 => format!("~{r:.0}× faster"),
         r if r <= 1.0 / 1.05 && r > 0.0 => format!("~{:.1}× slower", 1.0 / r),
@@ -181,15 +192,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_minutes_and_how_much_faster() {
+    fn a_table_has_times_and_how_much_faster() {
         let (matrix, cells, records) = measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
         let text = markdown(&matrix, &rows(&matrix, &cells, &records), &records);
         assert!(!text.contains("## Notes") && !text.contains("have failed"), "{text}");
         for words in [
             "## backup, a",
-            "| none, 1 file | 0.40 | 10 |  | 50 % |",
-            "| none, 4 files | 0.20 | 20 | ~2.0× faster |",
-            "| lz4, 1 file | 0.15 | 27 | ~2.7× faster |",
+            "| configuration | time | MiB/s | rounds | vs first, paired | stored |",
+            "| none, 1 file | 24.0 s | 10 | 10 |  | 50 % |",
+            "| none, 4 files | 12.0 s | 20 | 20 | ~2.0× faster |",
+            "| lz4, 1 file | 9.00 s | 27 | 27 | ~2.7× faster |",
             "~1.1× slower",
             "USD per TB/h",
         ] {
@@ -205,7 +217,7 @@ mod tests {
         let text = markdown(&matrix, &rows(&matrix, &cells, &records), &records);
         for words in [
             "Runs have failed",
-            "| none, 4 files (2 of 3 rounds) | 0.20 |",
+            "| none, 4 files (2 of 3 rounds) | 12.0 s |",
             "## Notes\n\n- backup, a: none, 4 files: round 2 failed: ended with signal: 9 (SIGKILL)\n",
         ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
@@ -246,7 +258,16 @@ mod tests {
             (0.5, "~2.0× slower"),
             (0.99, "the same"),
         ] {
-            assert_eq!(faster(ratio), said);
+            let near = (ratio * 0.999, ratio * 1.001);
+            assert_eq!(faster(Paired { middle: ratio, range: near }), said);
         }
+        assert_eq!(faster(Paired { middle: 0.7, range: (0.6, 1.1) }), "within noise");
+    }
+
+    #[test]
+    fn a_time_has_the_unit_of_its_size_and_rounds_their_range() {
+        let shown = [0.58, 24.0, 90.0, 150.0, 9000.0].map(time);
+        assert_eq!(shown, ["0.58 s", "24.0 s", "90.0 s", "2.5 min", "2.5 h"]);
+        assert_eq!([range((356.2, 701.0)), range((10.0, 10.2))], ["356–701", "10"]);
     }
 }

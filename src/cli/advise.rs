@@ -37,7 +37,10 @@ pub struct Advise {
 /// What a configuration is chosen for.
 #[derive(Debug, Args)]
 pub struct GoalFlags {
-    /// The least time [default, but for --deadline].
+    /// The least time, and the fewest bytes among what is as fast [default, but for --deadline].
+    #[arg(long, conflicts_with_all = ["fastest", "smallest"])]
+    pub balanced: bool,
+    /// The least time.
     #[arg(long)]
     pub fastest: bool,
     /// The fewest bytes on the media [default with --deadline].
@@ -80,6 +83,7 @@ impl GoalFlags {
     /// The first of these flags that was given.
     pub fn first(&self) -> Option<&'static str> {
         let given = [
+            ("--balanced", self.balanced),
             ("--fastest", self.fastest),
             ("--smallest", self.smallest),
             ("--cpu-limit", self.cpu_limit.is_some()),
@@ -94,9 +98,14 @@ impl GoalFlags {
     /// # Errors
     /// A time or a share that is none.
     pub fn goal(&self) -> Result<Goal> {
-        let smallest = self.smallest || (self.deadline.is_some() && !self.fastest);
+        let best = match (self.fastest, self.smallest) {
+            (true, _) => Best::Fastest,
+            (_, true) => Best::Smallest,
+            _ if self.deadline.is_some() && !self.balanced => Best::Smallest,
+            _ => Best::Balanced,
+        };
         Ok(Goal {
-            best: if smallest { Best::Smallest } else { Best::Fastest },
+            best,
             by: self.direction.unwrap_or(Direction::Backup).into(),
             cpu_limit: self.cpu_limit.as_ref().map(|text| cpu_limit(text)).transpose()?,
             deadline: self.deadline.as_ref().map(|text| deadline(text)).transpose()?,
@@ -149,10 +158,10 @@ fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advi
 fn told(made: &Advised) -> String {
     let Advised { advice, command } = made;
     let mut lines = vec![format!(
-        "ADVICE for {} of `{}`, the best of {} configurations (profile `{}`)",
+        "ADVICE for {} of `{}`, the best of {} (profile `{}`)",
         show_bytes(advice.plain_bytes),
         advice.source,
-        advice.compared,
+        counted(advice.compared as u64, "configuration"),
         advice.profile.name
     )];
     lines.extend(told_configuration(&advice.advised));

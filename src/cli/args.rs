@@ -143,7 +143,7 @@ pub struct Backup {
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
     /// Choose codec, stripes, buffers and workers, as far as neither flags nor the configuration say them: as fullbore advise would, for one of
-    /// its goals [default: the fastest]. Needs a profile (fullbore calibrate); one of another machine costs a warning.
+    /// its goals [default: --balanced]. Needs a profile (fullbore calibrate); one of another machine costs a warning.
     #[arg(long)]
     pub auto: bool,
     /// The goal of --auto.

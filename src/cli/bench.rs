@@ -71,6 +71,11 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
                 "\nWritten to {}: report.html, results.md, results.csv, results.jsonl, charts/",
                 outcome.out.display()
             ));
+            let data = outcome.data.display().to_string();
+            let quoted = shlex::try_quote(&data).unwrap_or_else(|_| data.as_str().into());
+            show::line(&format!(
+                "Data sets stay in {data} for --resume and the next matrix. To remove them: rm -r {quoted}"
+            ));
         }
     }
     if outcome.failed > 0 {

@@ -103,8 +103,8 @@ fn told(made: &EstimateReport) -> String {
     if made.history_runs > 0 {
         let factor = made.history_factor;
         lines.push(format!(
-            "  learned from {} earlier runs: {factor:.2} times as long as the model alone says",
-            made.history_runs
+            "  learned from {}: {factor:.2} times as long as the model alone says",
+            counted(made.history_runs as u64, "earlier run")
         ));
     }
     if let Some(moved) = &made.cutover {
@@ -128,7 +128,8 @@ fn told(made: &EstimateReport) -> String {
 fn told_deadline(made: &EstimateReport) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(fits) = made.fits.as_ref().filter(|fits| !fits.is_empty()) {
-        lines.push(format!("  {} configurations keep the deadline, least memory first:", fits.len()));
+        let many = counted(fits.len() as u64, "configuration");
+        lines.push(format!("  within the deadline, least memory first: {many}"));
         lines.push(table(&fits[..fits.len().min(LINES)]));
     }
     if let Some(nearest) = &made.nearest {

@@ -210,11 +210,24 @@ pub fn table(lines: &[GridLine]) -> String {
     table.to_string()
 }
 
-/// `3.2 s`, `12.5 min`, `3.4 h`.
+/// `8 ms`, `3.2 s`, `12.5 min`, `3.4 h`.
 pub fn show_seconds(seconds: f64) -> String {
     match seconds {
+        _ if seconds < 0.001 => "less than 1 ms".into(),
+        _ if seconds < 0.1 => format!("{:.0} ms", 1000.0 * seconds),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
         _ if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
         _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_in_the_unit_of_its_size() {
+        let told = [0.0002, 0.008, 3.21, 750.0, 12_240.0].map(show_seconds);
+        assert_eq!(told, ["less than 1 ms", "8 ms", "3.2 s", "12.5 min", "3.4 h"]);
     }
 }

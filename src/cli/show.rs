@@ -9,7 +9,7 @@ use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::{Event, Shipped};
-use fullbore::report::{Report, WITH_WARNINGS};
+use fullbore::report::{CalibratedReport, LimitReport, Report, WITH_WARNINGS};
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
@@ -184,8 +184,12 @@ impl Terminal {
 /// The closing line in SQL Server's shape.
 fn closing(report: &Report, what: &str) -> String {
     let pages = report.source_bytes.div_ceil(PAGE);
+    if pages == 0 && what == "BACKUP LOG" {
+        return format!("{what} successfully ended in {:.3} seconds: there were no new pages.", report.elapsed_s);
+    }
+    let pages = counted(pages, "page");
     format!(
-        "{what} successfully processed {pages} pages in {:.3} seconds ({:.1} MB/sec).",
+        "{what} successfully processed {pages} in {:.3} seconds ({:.1} MB/sec).",
         report.elapsed_s, report.mib_per_s
     )
 }
@@ -203,11 +207,11 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
         };
         out.push(closing(report, what));
         out.push(format!(
-            "  stored {} in {} {} ({:.2} : 1), skipped {}",
+            "  stored {} in {}{}, skipped {}",
             show_bytes(report.stored_bytes),
-            report.families.len(),
-            if report.families.len() == 1 { "family" } else { "families" },
-            report.ratio,
+            counted(report.families.len() as u64, "family"),
+            // Of nothing there is no ratio.
+            if report.source_bytes == 0 { String::new() } else { format!(" ({:.2} : 1)", report.ratio) },
             show_bytes(report.skipped_bytes),
         ));
         tail(report, shown, &mut out);
@@ -319,30 +323,32 @@ pub fn restore_result(report: &Report, shown: &Shown) {
         }
         if let Some(started) = &report.start_check {
             out.push(format!(
-                "  {} {} was ready after {:.3} seconds; all {} tables are OK ({:.3} seconds)",
+                "  {} {} was ready after {:.3} seconds; {} OK ({:.3} seconds)",
                 value(&started.program),
                 value(&started.version),
                 started.ready_s,
-                started.tables,
+                tables_are(started.tables),
                 started.check_s
             ));
             if started.loaded > 0 {
-                out.push(format!("  {} of them are of other engines than InnoDB, and were loaded", started.loaded));
+                let loaded = counted(started.loaded, "table");
+                out.push(format!("  of them {loaded} of other engines than InnoDB, loaded from SQL text"));
             }
         }
         if let Some(taken) = &report.tables {
             out.push(format!(
-                "  {} {} was ready after {:.3} seconds, on {} of {} files ({})",
+                "  {} {} was ready after {:.3} seconds, on {} of {} ({})",
                 value(&taken.program),
                 value(&taken.version),
                 taken.ready_s,
                 taken.restored_files,
-                taken.restored_files + taken.passed_over_files,
+                counted(taken.restored_files + taken.passed_over_files, "file"),
                 show_bytes(taken.restored_bytes)
             ));
             let tables = taken.tables.iter();
             out.extend(tables.map(|table| {
-                format!("  {}: {} files, {}", value(&table.table), table.files.len(), show_bytes(table.bytes))
+                let files = counted(table.files.len() as u64, "file");
+                format!("  {}: {files}, {}", value(&table.table), show_bytes(table.bytes))
             }));
         }
         tail(report, shown, &mut out);
@@ -350,18 +356,21 @@ pub fn restore_result(report: &Report, shown: &Shown) {
     out.iter().for_each(|text| line(text));
 }
 
+fn tables_are(tables: u64) -> String {
+    if tables == 1 { "the only table is".to_owned() } else { format!("all {tables} tables are") }
+}
+
 /// What a verification found.
 pub fn verify_result(report: &Report, shown: &Shown) {
     let mut out = vec![format!(
-        "{}: {} in {} {}, {:.3} seconds ({:.1} MiB/s of media).",
+        "{}: {} in {}, {:.3} seconds ({:.1} MiB/s of media).",
         if report.sets.len() == 1 {
             "The backup set is valid".to_owned()
         } else {
             format!("All {} backup sets are valid", report.sets.len())
         },
         show_bytes(report.stored_bytes),
-        report.families.len(),
-        if report.families.len() == 1 { "family" } else { "families" },
+        counted(report.families.len() as u64, "family"),
         report.elapsed_s,
         mib_per_s(report.stored_bytes, report.elapsed_s),
     )];
@@ -374,13 +383,9 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     match (&report.verdict, &report.bottleneck) {
         (Some(verdict), _) => {
             out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));
-            out.extend(verdict.calibrated.iter().map(|calibrated| {
-                // Of a copy that is a speed in bytes of media.
-                let speed = calibrated.mib_per_s * calibrated.percent / 100.0;
-                format!(
-                    "  {speed:.0} of {:.0} MiB/s, {:.0} % of the calibrated limit: {} (profile `{}`)",
-                    calibrated.mib_per_s, calibrated.percent, calibrated.limit, calibrated.profile
-                )
+            let calibrated = verdict.calibrated.iter().filter(|one| one.percent >= LEAST_PERCENT);
+            out.extend(calibrated.map(|calibrated| {
+                format!("  {}: {} (profile `{}`)", of_calibrated(calibrated), calibrated.limit, calibrated.profile)
             }));
             out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", value(&what_if.text))));
         }
@@ -393,14 +398,9 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
             limit.copy_mib_per_s.map_or_else(String::new, |speed| format!("; source and sink at once {speed:.0}"));
         let transform =
             limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
-        out.push(format!(
-            "  {:.0} of {:.0} MiB/s, {:.0} %, {} (alone: source {:.0}, transform {transform}, sink {sink} MiB/s{copy})",
-            limit.mib_per_s * limit.percent / 100.0,
-            limit.mib_per_s,
-            limit.percent,
-            limit.stage,
-            limit.source_mib_per_s,
-        ));
+        let alone =
+            format!("alone: source {:.0}, transform {transform}, sink {sink} MiB/s{copy}", limit.source_mib_per_s);
+        out.push(format!("  {}, {} ({alone})", of_probe(limit), limit.stage));
     }
     out.push(format!(
         "  memory: {}, peak {}; processor {:.2} s",
@@ -410,6 +410,29 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     ));
     if shown.verbose {
         details(report, out);
+    }
+}
+
+/// A job that reached less of a calibrated limit moved too little to be compared with it.
+const LEAST_PERCENT: f64 = 0.5;
+
+/// What the job reached of the calibrated limit; of a copy in bytes of media.
+fn of_calibrated(calibrated: &CalibratedReport) -> String {
+    let (limit, percent) = (calibrated.mib_per_s, calibrated.percent);
+    let speed = limit * percent / 100.0;
+    match percent <= 100.0 {
+        true => format!("{speed:.0} of {limit:.0} MiB/s, {percent:.0} % of the calibrated limit"),
+        false => format!("{speed:.0} MiB/s; calibrated limit: {limit:.0} (the job met something faster)"),
+    }
+}
+
+/// What the job reached of the probe before it. A share above all of it says that something else ran beside the probe.
+fn of_probe(limit: &LimitReport) -> String {
+    let (probe, percent) = (limit.mib_per_s, limit.percent);
+    let speed = probe * percent / 100.0;
+    match percent <= 100.0 {
+        true => format!("{speed:.0} of {probe:.0} MiB/s, {percent:.0} %"),
+        false => format!("{speed:.0} MiB/s; probe before: {probe:.0} (disturbed)"),
     }
 }
 
@@ -559,14 +582,14 @@ pub fn files(manifests: &[Manifest]) {
         // Without a name: of a file that went while it was copied.
         for stream in manifest.streams.iter().filter(|stream| !stream.name.is_empty()) {
             let (what, size) = match fullbore_engines::page_size(&manifest.engine, stream) {
-                Some(page) => ("pages", page),
-                None => ("units", stream.unit),
+                Some(page) => ("page", page),
+                None => ("unit", stream.unit),
             };
             line(&format!(
-                "  file      {} {} ({} {what} of {size})",
+                "  file      {} {} ({} of {size})",
                 value(&stream.name),
                 show_bytes(stream.size),
-                stream.size.div_ceil(size.into()),
+                counted(stream.size.div_ceil(size.into()), what),
             ));
         }
         line(&format!("  position  {}", manifest.position.checkpoint));

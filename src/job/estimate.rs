@@ -12,7 +12,7 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 use super::samples;
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 
 /// Pieces of a stream.
 const OF_A_STREAM: u64 = 12;
@@ -44,9 +44,10 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
     Err(Error::usage(
         "--max-transfer-size",
         format!(
-            "{} is too small for a database of {} in {families} families",
+            "{} is too small for a database of {} in {}",
             show_bytes(transfer_size.into()),
-            show_bytes(database)
+            show_bytes(database),
+            counted(families as u64, "family")
         ),
         "take a larger one (1MiB), or more --stripes",
     ))

@@ -23,6 +23,11 @@ use crate::chain::Choice;
 use crate::report::{FamilyReport, PoolReport, Report};
 use crate::tune::verdict::Setup;
 
+/// What takes time before the first byte, as the verdict names it.
+pub(super) const FINDING: &str = "finding the sets";
+/// The same.
+pub(super) const OPENING: &str = "opening the sets";
+
 /// What is read, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {

@@ -20,7 +20,7 @@ use crate::report::Report;
 /// The first damage that was found, after everything else was looked at as well.
 pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
-    let (key, found) = request.begin(conduct)?;
+    let (key, found) = report.timed(reading::FINDING, |_| request.begin(conduct))?;
     let done = match found {
         Media::Piped(mut set) => {
             let outcome = reading::unpack(&mut set, &request.knobs, &NullTarget, conduct, report)?;
@@ -187,7 +187,8 @@ fn verify_set(
     let mut again = None;
     let opened = loop {
         let found = again.as_ref().unwrap_or(found);
-        match reading::open(&[found], &request.knobs, key, report) {
+        let opened = report.timed(reading::OPENING, |report| reading::open(&[found], &request.knobs, key, report));
+        match opened {
             Err(_) if !found.is_in_place() => {}
             opened => break opened,
         }

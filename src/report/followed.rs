@@ -79,6 +79,7 @@ impl Followed {
             raw_media: None,
             data_share: 1.0,
             one_device: false,
+            costs: &[],
             profile: None,
         };
         verdict::following(&evidence, &self.run)

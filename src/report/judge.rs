@@ -21,6 +21,8 @@ pub struct VerdictReport {
     pub uses: Vec<UseReport>,
     /// Share of the job before the first and after the last byte.
     pub fixed_share: f64,
+    /// What is known to have taken that time, in the order in which it happened.
+    pub fixed_costs: Vec<CostReport>,
     /// The job's speed in percent of the limit that was measured, or else of the calibrated one.
     pub percent_of_limit: Option<f64>,
     /// What no configuration exceeds on these places, as a profile of this machine sees it.
@@ -43,6 +45,15 @@ pub struct CalibratedReport {
     pub mib_per_s: f64,
     /// The job's speed in percent of it.
     pub percent: f64,
+}
+
+/// Something that took time beside the moving of bytes.
+#[derive(Debug, Clone, Serialize)]
+pub struct CostReport {
+    /// What, and how long it took, as it is printed.
+    pub text: String,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// How much of the time something worked.
@@ -95,6 +106,7 @@ impl Report {
         let setup =
             self.setup.clone().filter(|_| one_set).map(|setup| verdict::Setup { in_flight: self.in_flight(), ..setup });
         let known = setup.as_ref().and_then(|_| self.known(direction));
+        let costs = self.costs();
         let evidence = Evidence {
             direction,
             read_from: copies.then(|| if one_set { self.read_from.clone() } else { Vec::new() }),
@@ -122,9 +134,13 @@ impl Report {
             }),
             data_share: data_bytes as f64 / plain_bytes.max(1.0),
             one_device: self.one_device(),
+            costs: &costs,
             profile: known.as_ref(),
         };
-        let verdict = verdict::verdict(&evidence).map(VerdictReport::from);
+        let fixed_costs = costs.iter().map(|cost| CostReport { text: cost.text.clone(), seconds: cost.seconds });
+        let fixed_costs = fixed_costs.collect();
+        let verdict =
+            verdict::verdict(&evidence).map(|verdict| VerdictReport { fixed_costs, ..VerdictReport::from(verdict) });
         let doubts = known.into_iter().flat_map(|known| known.doubts);
         let doubts: Vec<String> = doubts.filter(|doubt| !self.warnings.contains(doubt)).collect();
         self.notes.extend(doubts);
@@ -163,6 +179,7 @@ impl From<verdict::Verdict> for VerdictReport {
             limit: verdict.name.into(),
             uses: verdict.uses.iter().map(used).collect(),
             what_if: verdict.what_if.iter().map(changed).collect(),
+            fixed_costs: Vec::new(),
             device: verdict.device,
             why: verdict.why,
             fixed_share: verdict.fixed_share,

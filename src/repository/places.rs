@@ -10,6 +10,7 @@ use super::format::{self, FamilyRecord, RepositoryRecord, SetRecord};
 use super::inventory::ids_of;
 use super::records::Records;
 use super::{IDENTITY, Repository};
+use crate::units::counted;
 
 /// So many of the newest sets are asked before something is written: a place that holds nothing of them is no place of theirs.
 const ASKED: usize = 16;
@@ -55,8 +56,8 @@ pub fn strange<'a>(
         let Some(place) = places.get(at) else {
             let hint = "name all places of the repository, in their order, in fullbore.toml, as on the other hosts";
             let why = format!(
-                "is one of {} places that are named here, and sets are recorded with families in place {}",
-                places.len(),
+                "is one of {} named here, and sets are recorded with families in place {}",
+                counted(places.len() as u64, "place"),
                 at.saturating_add(1)
             );
             found.push(Strange { thing: places[0].to_string(), why, hint });

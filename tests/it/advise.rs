@@ -25,7 +25,7 @@ fn command(advice: &Value) -> String {
 fn the_advised_command_is_a_backup_that_can_be_restored() {
     let world = calibrated();
     let before = world.read("app.db");
-    let advice = advise(&world, "");
+    let advice = advise(&world, "--fastest");
     world.assert_no_media();
     assert_eq!(world.read("app.db"), before, "nothing is written");
     assert!(advice["compared"].as_u64().unwrap() > 50, "{advice:#}");
@@ -78,6 +78,20 @@ fn the_smallest_is_not_larger_than_the_fastest_and_not_faster() {
     // A deadline alone asks for the smallest that keeps it.
     let within = of("--deadline 52w");
     assert!((within.1 - smallest.1).abs() < 0.02 * smallest.1, "{within:?} {smallest:?}");
+}
+
+#[test]
+fn balanced_is_the_default_and_takes_the_smaller_of_what_is_as_fast() {
+    let world = calibrated();
+    let of = |goal: &str| advise(&world, goal)["advised"].clone();
+    let (balanced, fastest) = (of(""), of("--fastest"));
+    assert_eq!(of("--balanced"), balanced);
+    let seconds = |line: &Value, which: &str| line["backup"][which].as_f64().unwrap();
+    assert!(seconds(&balanced, "p50_s") <= 1.05 * seconds(&fastest, "p90_s"), "{balanced:#} {fastest:#}");
+    let stored = |line: &Value| line["stored_bytes"].as_f64().unwrap();
+    assert!(stored(&balanced) <= 1.01 * stored(&fastest), "{balanced:#} {fastest:#}");
+    world.run("advise sqlite:app.db --to a/ --balanced --smallest").with_code(2).says(&["--balanced"]);
+    world.run("backup sqlite:app.db --to a/ --balanced").refused(2, "--balanced", "--auto");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn a_report_has_exactly_the_documented_fields() {
     assert_fields(&report["bottleneck"], "stage why");
     assert_fields(
         &report["verdict"],
-        "limit device why uses fixed_share percent_of_limit calibrated one_device what_if",
+        "limit device why uses fixed_share fixed_costs percent_of_limit calibrated one_device what_if",
     );
     assert_fields(&report["verdict"]["uses"][0], "name share ceiling_mib_per_s");
     assert_fields(&report["position"], "first checkpoint last");

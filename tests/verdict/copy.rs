@@ -2,7 +2,7 @@
 //! the limit they have real work, and the families are paced by what that takes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore::tune::model::Direction;
 use fullbore::tune::verdict::{Copying, Evidence, Limit, Setup, Verdict, verdict};
@@ -154,6 +154,7 @@ impl CopyCase {
             raw_media: None,
             data_share: 1.0,
             one_device: false,
+            costs: &[],
             profile: None,
         };
         verdict(&evidence).unwrap()
@@ -180,7 +181,8 @@ impl CopyCase {
         let to = shelves(times.written.len());
         let sinks = to.iter().zip(&times.written).zip(lengths).enumerate().map(|(at, ((shelf, time), length))| {
             let pace = Pace { seconds_per_byte: if *length > 0.0 { time / length } else { 0.0 } };
-            Box::new(PacedSink(MemorySink::new(format!("to {at}"), shelf, false), pace)) as Box<dyn Sink>
+            Box::new(PacedSink::new(MemorySink::new(format!("to {at}"), shelf, false), pace, Duration::ZERO))
+                as Box<dyn Sink>
         });
         let (stages, elapsed_s) = self.moved(&mut set, sinks.collect(), (&plan, &input, writing), times.throttle);
         let (anew, packs) = match self.way {

@@ -1,12 +1,12 @@
 //! One case: a job with paces that are known, run by the real pipeline, and what the verdict says of it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use fullbore::tune::verdict::Limit;
 
 use fullbore::tune::model::Direction;
-use fullbore::tune::verdict::{Evidence, Setup, verdict};
+use fullbore::tune::verdict::{Cost, Evidence, Setup, verdict};
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
@@ -60,7 +60,21 @@ pub struct Case {
     /// What each stage takes for a plain byte, by [`SLOWEST_S`].
     shares: [f64; 3],
     truth: Limit,
+    /// The families are objects in a store.
+    store: Option<Store>,
 }
+
+/// What a store does that a disk does not.
+#[derive(Debug, Clone, Copy)]
+pub struct Store {
+    /// Parts under way in each family, of [`PARTS`]: the rest of them wait for bytes, and not for buffers.
+    pub in_flight: f64,
+    /// Seconds until an object is complete after its last part.
+    pub completing_s: f64,
+}
+
+/// Parts that a family may have under way.
+const PARTS: u64 = 4;
 
 /// What came of it.
 pub struct Answer {
@@ -81,7 +95,12 @@ impl Case {
         shares: [f64; 3],
         truth: Limit,
     ) -> Self {
-        Self { direction, stripes, compression: compression.parse().unwrap(), buffers, shares, truth }
+        Self { direction, stripes, compression: compression.parse().unwrap(), buffers, shares, truth, store: None }
+    }
+
+    /// The same with families that are objects.
+    pub fn in_store(self, store: Store) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// Runs the job, and asks.
@@ -106,12 +125,14 @@ impl Case {
             raw_media: None,
             data_share: 1.0,
             one_device: false,
+            costs: &ran.costs,
             profile: None,
         };
         let verdict = verdict(&evidence).unwrap();
+        let named = self.truth != Limit::FixedCosts || verdict.why.starts_with("the store took ");
         Answer {
             counts: self.counts(),
-            right: verdict.limit == self.truth,
+            right: verdict.limit == self.truth && named,
             said: format!("{}: {}", verdict.name, verdict.why),
         }
     }
@@ -156,7 +177,9 @@ impl Case {
         let stored = if self.compression == Compression::None { 1.0 } else { 0.5 };
         let write = Self::pace(shares[2] / stored, self.stripes);
         let sinks = shelves.iter().zip(0..).map(|(shelf, at)| {
-            Box::new(PacedSink(MemorySink::new(format!("family {at}"), shelf, false), write)) as Box<dyn Sink>
+            let sink = MemorySink::new(format!("family {at}"), shelf, false);
+            let completing = Duration::from_secs_f64(self.store.map_or(0.0, |store| store.completing_s));
+            Box::new(PacedSink::new(sink, write, completing)) as Box<dyn Sink>
         });
         let (set, progress, halt) = (header(&source, self.stripes, self.compression), Progress::default(), Halt::new());
         let backup = Backup {
@@ -177,10 +200,15 @@ impl Case {
         let begun = Instant::now();
         let outcome = backup.run(sinks.collect()).unwrap();
         let elapsed_s = begun.elapsed().as_secs_f64();
-        let setup = Setup::of_backup(&plan, &self.compression.to_string(), false);
+        let mut setup = Setup::of_backup(&plan, &self.compression.to_string(), false);
+        if let Some(store) = self.store {
+            (setup.queue_depth, setup.in_flight) = (PARTS, store.in_flight);
+        }
+        let text = format!("the store took {:.1} s to complete 1 object", outcome.publishing.as_secs_f64());
+        let costs = vec![Cost { text, seconds: outcome.publishing.as_secs_f64() }];
         let stored = outcome.stored_bytes as f64 / plain_bytes();
         let throttle = plan.throttle.map(|rate| rate as f64);
-        (Ran { stages: outcome.stages, elapsed_s, throttle, setup }, stored)
+        (Ran { stages: outcome.stages, elapsed_s, throttle, setup, costs }, stored)
     }
 
     fn restore(&self) -> Ran {
@@ -211,7 +239,7 @@ impl Case {
         let elapsed_s = begun.elapsed().as_secs_f64();
         let codec = self.compression.to_string();
         let setup = Setup { codec, ..Setup::of_unpacking(&plan, self.stripes) };
-        Ran { stages: outcome.stages, elapsed_s, throttle: None, setup }
+        Ran { stages: outcome.stages, elapsed_s, throttle: None, setup, costs: Vec::new() }
     }
 }
 
@@ -221,6 +249,7 @@ struct Ran {
     elapsed_s: f64,
     throttle: Option<f64>,
     setup: Setup,
+    costs: Vec<Cost>,
 }
 
 /// Empty families.
@@ -232,7 +261,7 @@ pub fn shelves(families: usize) -> Vec<Shelf> {
 pub fn backed_up(families: usize, compression: Compression, extents: u64) -> Vec<Shelf> {
     let (direction, buffers, truth) = (Direction::Backup, Buffers::Usual, Limit::None);
     let shelves = shelves(families);
-    let case = Case { direction, stripes: families, compression, buffers, shares: [0.0; 3], truth };
+    let case = Case { direction, stripes: families, compression, buffers, shares: [0.0; 3], truth, store: None };
     case.back_up([0.0; 3], extents, &shelves);
     shelves
 }

@@ -15,7 +15,7 @@ use fullbore::tune::model::Direction;
 use fullbore_core::codec::Compression;
 
 use copy::{CopyCase, Truth, Way};
-use job::{Answer, Buffers, Case, Limit};
+use job::{Answer, Buffers, Case, Limit, Store};
 
 /// Right answers among those that count, percent.
 const RIGHT: usize = 95;
@@ -80,6 +80,28 @@ fn others() -> Vec<Case> {
     cases
 }
 
+/// How often each case of a store is asked.
+const STORES_ASKED: usize = 20;
+
+/// Backups to an object in a store. Either the store is busy all the time with fewer parts than it may have, or it takes longer to complete the
+/// object than to take its parts.
+fn stores() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for compression in ["none", "lz4"] {
+        for (transform, in_flight) in [(0.3, 1.4), (0.5, 2.2), (0.65, 2.7)] {
+            let shares = [0.1, transform, 1.0];
+            let case = |buffers| Case::new(Direction::Backup, 1, compression, buffers, shares, Limit::Stage(2));
+            let store = Store { in_flight, completing_s: 0.0 };
+            cases.push(case(Buffers::Usual).in_store(store));
+            cases.push(case(Buffers::Many).in_store(store));
+        }
+        let shares = [0.1, 0.5, 0.6];
+        let late = Case::new(Direction::Backup, 1, compression, Buffers::Usual, shares, Limit::FixedCosts);
+        cases.push(late.in_store(Store { in_flight: 1.4, completing_s: 1.0 }));
+    }
+    cases
+}
+
 /// Copies in every way, from families to families, with each of their stages as the limit.
 fn copies() -> Vec<CopyCase> {
     let codec = |name: &str| name.parse::<Compression>().unwrap();
@@ -122,6 +144,14 @@ fn the_verdict_names_the_true_limit_in_95_of_100_cases() {
     let cases: Vec<Case> = stages().into_iter().chain(others()).collect();
     let (right, counted) = asked(&cases, Case::run);
     assert!(counted >= COUNTED, "only {counted} cases count");
+    assert!(100 * right >= RIGHT * counted, "{right} of {counted} are right");
+}
+
+#[test]
+fn of_stores_each_case_is_asked_twenty_times_and_95_of_100_answers_are_right() {
+    let cases: Vec<Case> = (0..STORES_ASKED).flat_map(|_| stores()).collect();
+    let (right, counted) = asked(&cases, Case::run);
+    assert_eq!(counted, cases.len(), "each of them counts");
     assert!(100 * right >= RIGHT * counted, "{right} of {counted} are right");
 }
 

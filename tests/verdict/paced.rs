@@ -102,49 +102,61 @@ impl Reader for PacedReader<'_> {
     }
 }
 
-/// A family in memory that takes its time to be written.
-pub struct PacedSink(pub MemorySink, pub Pace);
+/// A family in memory that takes its time to be written, and to be complete.
+pub struct PacedSink {
+    sink: MemorySink,
+    write: Pace,
+    /// How long it takes to give it its name.
+    completing: Duration,
+}
+
+impl PacedSink {
+    pub fn new(sink: MemorySink, write: Pace, completing: Duration) -> Self {
+        Self { sink, write, completing }
+    }
+}
 
 impl Sink for PacedSink {
     fn device(&self) -> &str {
-        self.0.device()
+        self.sink.device()
     }
 
     fn write(&mut self, offset: u64, piece: Piece) -> Result<()> {
-        self.1.pass(piece.len());
-        self.0.write(offset, piece)
+        self.write.pass(piece.len());
+        self.sink.write(offset, piece)
     }
 
     fn settle(&mut self, in_flight: usize) -> Result<()> {
-        self.0.settle(in_flight)
+        self.sink.settle(in_flight)
     }
 
     fn in_flight(&self) -> usize {
-        self.0.in_flight()
+        self.sink.in_flight()
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.0.sync()
+        self.sink.sync()
     }
 
     fn publish(&mut self) -> Result<()> {
-        self.0.publish()
+        thread::sleep(self.completing);
+        self.sink.publish()
     }
 
     fn retire(&mut self) -> Result<()> {
-        self.0.retire()
+        self.sink.retire()
     }
 
     fn abandon(&mut self) {
-        self.0.abandon();
+        self.sink.abandon();
     }
 
     fn account(&self) -> DeviceAccount {
-        self.0.account()
+        self.sink.account()
     }
 
     fn die(&mut self) {
-        self.0.die();
+        self.sink.die();
     }
 }
 

@@ -198,17 +198,28 @@ impl Stage {
 pub(crate) struct Accounts {
     names: [&'static str; 3],
     threads: Mutex<[Vec<(usize, Account)>; 3]>,
+    publishing: Mutex<Duration>,
 }
 
 impl Accounts {
     /// Of three stages.
     pub fn new(names: [&'static str; 3]) -> Self {
-        Self { names, threads: Mutex::default() }
+        Self { names, threads: Mutex::default(), publishing: Mutex::default() }
     }
 
     /// Books what thread `number` of a stage did.
     pub fn add(&self, stage: usize, number: usize, account: Account) {
         self.lock()[stage].push((number, account));
+    }
+
+    /// Books how long it took to give families their names after the last thread had ended.
+    pub fn add_publishing(&self, time: Duration) {
+        *self.publishing.lock().unwrap_or_else(PoisonError::into_inner) += time;
+    }
+
+    /// The sum of that.
+    pub fn publishing(&self) -> Duration {
+        *self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that passed a stage so far.
@@ -328,9 +339,10 @@ impl Progress {
         })
     }
 
-    /// (done, total, stored) in bytes.
+    /// (done, total, stored) in bytes. There is never less to do than was done; a total of 0 is not known.
     pub fn read(&self) -> (u64, u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        (done, if total == 0 { 0 } else { total.max(done) }, self.stored.load(Ordering::Relaxed))
     }
 }
 
@@ -395,6 +407,15 @@ mod tests {
         drop((buffer, pool));
         assert_eq!(progress.pool_use(), PoolUse::default());
         assert_eq!(progress.live().map(|(name, _)| name), ["source", "transform", "sink"]);
+    }
+
+    #[test]
+    fn there_is_never_less_to_do_than_was_done() {
+        let progress = Progress::default();
+        progress.advance(7);
+        assert_eq!(progress.read(), (7, 0, 0), "how much there is is not known");
+        progress.total.store(5, Ordering::Relaxed);
+        assert_eq!(progress.read(), (7, 7, 0));
     }
 
     #[test]

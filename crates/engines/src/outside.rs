@@ -77,7 +77,7 @@ pub fn to_be_moved(files: &[OutsideFile]) -> Option<String> {
     let more = if files.len() > NAMED_MAX { ", …" } else { "" };
     (!files.is_empty()).then(|| {
         format!(
-            "{} tablespaces stood outside of the data directory: before the server is started, move {}{more}; --place-outside does it",
+            "tablespaces that stood outside of the data directory: {}; before the server is started, move {}{more}; --place-outside does it",
             files.len(),
             moves.join(", ")
         )
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(files, [OutsideFile { path: "shop/remote.ibd".into(), was: was.clone() }]);
         refuse_what_is_there(&files).unwrap();
         let said = to_be_moved(&files).unwrap();
-        assert!(said.contains("1 tablespaces") && said.contains("`shop/remote.ibd` to `/"), "{said}");
+        assert!(said.contains("data directory: 1;") && said.contains("`shop/remote.ibd` to `/"), "{said}");
         std::fs::write(&was, "x").unwrap();
         let error = refuse_what_is_there(&files).unwrap_err().to_string();
         assert!(error.contains("shop/remote.ibd") && error.contains("would open it"), "{error}");

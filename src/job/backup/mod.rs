@@ -446,7 +446,8 @@ fn move_bytes(
     if let Some(stores) = request.mirror.as_ref().map(|mirror| mirror.stores.clone()) {
         halt.on_stop(move || stores.stop());
     }
-    let mut sinks = sinks::open(request, prepared, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let opened = report.timed("opening the families", |_| sinks::open(request, prepared, &conduct.stores));
+    let mut sinks = opened.map_err(|error| conduct.why_halted(error))?;
     let mut on_volume = None;
     if let Some(volumes) = &conduct.volumes {
         sinks = sinks.into_iter().map(|sink| volumes.sink(sink, prepared.plan.queue_depth, halt)).collect();
@@ -480,6 +481,8 @@ fn move_bytes(
         permit: &|| within.map_or(Ok(()), |within| within.permit()),
     };
     let outcome = backup.run(sinks)?;
+    let named = if request.init { prepared.devices.len() } else { 1 };
+    report.published(named, prepared.devices[0].is_in_store(), outcome.publishing);
     Ok((outcome, kept.into_inner()))
 }
 

@@ -1,5 +1,7 @@
 //! The copy of one set.
 
+use std::time::Duration;
+
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, Place};
 use fullbore_core::io::Mode;
@@ -51,6 +53,7 @@ struct Done {
     families: Vec<FamilyOutcome>,
     plain: Option<(u64, u64)>,
     manifest: Option<Manifest>,
+    publishing: Duration,
 }
 
 impl One<'_> {
@@ -91,9 +94,12 @@ impl One<'_> {
         }
         report.throttle = self.request.throttle;
         report.setup = self.setup(&way, &plan, &set, &prepared, report);
-        let sinks = self.sinks(&way, &prepared, conduct).map_err(|error| conduct.why_halted(error))?;
+        let sinks = report.timed("opening the families", |_| self.sinks(&way, &prepared, conduct));
+        let sinks = sinks.map_err(|error| conduct.why_halted(error))?;
         let done = self.moved(&way, &plan, &pool, &mut set, &prepared, sinks, conduct, report);
         let done = done.map_err(|error| self.found.naming_copies(conduct.why_halted(error)))?;
+        let named = if self.request.init { prepared.devices.len() } else { 1 };
+        report.published(named, prepared.devices[0].is_in_store(), done.publishing);
         self.take_rotated_keys(&way, &prepared, report);
         self.book(&way, &prepared, &done, report);
         let manifest = prepared.manifest.as_ref().or(done.manifest.as_ref());
@@ -177,7 +183,7 @@ impl One<'_> {
                 report.add_stages(&written.stages);
                 book_read(&devices, report);
                 let plain = Some((written.data_bytes, written.zero_bytes));
-                Ok(Done { families: written.families, plain, manifest: None })
+                Ok(Done { families: written.families, plain, manifest: None, publishing: written.publishing })
             }
             _ => {
                 let verbatim = Verbatim {
@@ -190,10 +196,11 @@ impl One<'_> {
                     tick: &tick,
                     permit: &permit,
                 };
-                let Copied { families, devices, stages, manifest, plain_bytes, .. } = verbatim.run(set, sinks)?;
+                let Copied { families, devices, stages, manifest, plain_bytes, publishing, .. } =
+                    verbatim.run(set, sinks)?;
                 report.add_stages(&stages);
                 book_read(&devices, report);
-                Ok(Done { families, plain: plain_bytes, manifest })
+                Ok(Done { families, plain: plain_bytes, manifest, publishing })
             }
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::candidates::{self, Shape};
 use super::report::{GridLine, ProfileReport, line};
 use super::{Conduct, Ground, Request, ground, of, unpredictable};
-use crate::tune::estimate::{Estimate, Glance, Goal, glance, rank, throttle};
+use crate::tune::estimate::{Best, Estimate, Glance, Goal, glance, rank, smaller_first, throttle};
 use crate::tune::profile::{self, Profile};
 use crate::units::show_bytes;
 
@@ -72,6 +72,10 @@ pub(in crate::job) fn advise_by(
         return Err(Error::usage("memory", why, "lower --buffer-count or --max-transfer-size, or leave them out"));
     }
     rank(&mut glances, goal.best);
+    if let (Best::Balanced, Some(fastest)) = (goal.best, glances.first()) {
+        let as_fast = whole(fastest, request, &ground)?.p90(goal.by);
+        as_fast.into_iter().for_each(|seconds| smaller_first(&mut glances, seconds));
+    }
     let (advised, keeps_deadline) = chosen(glances, request, goal, &ground)?;
     let plain = ground.source.plain_bytes;
     let mut warnings = ground.warnings;
@@ -109,12 +113,15 @@ fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Re
     look(&Shape { throttle: Some((rate * THROTTLE_STEP) as u64), ..*shape })
 }
 
+/// All of what `glance` will take, with its interval.
+fn whole(glance: &Glance, request: &Request, ground: &Ground) -> Result<Estimate> {
+    let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
+    made.map_err(|error| unpredictable(&error, request))
+}
+
 /// The first that keeps the deadline, or else the one that comes nearest.
 fn chosen(ranked: Vec<Glance>, request: &Request, goal: &Goal, ground: &Ground) -> Result<(Estimate, bool)> {
-    let whole = |glance: &Glance| {
-        let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
-        made.map_err(|error| unpredictable(&error, request))
-    };
+    let whole = |glance: &Glance| whole(glance, request, ground);
     let Some(first) = ranked.first() else {
         if goal.cpu_limit.is_none() {
             let hint = "fullbore calibrate --read DATABASE --write DESTINATION";

@@ -24,6 +24,7 @@ use super::{Conduct, backup, memory};
 use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Steps, estimate};
 use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way};
 use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
+use crate::units::counted;
 use candidates::Shape;
 use sample::{Share, Source};
 
@@ -217,7 +218,8 @@ fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
 fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candidate> {
     check_families(&request.to, shape.stripes)?;
     if shape.stripes < request.least_stripes {
-        let why = format!("{} families cannot use the {} places of the copy", shape.stripes, request.least_stripes);
+        let families = counted(shape.stripes as u64, "family");
+        let why = format!("{families} cannot use the {} places of the copy", request.least_stripes);
         return Err(Error::usage("--stripes", why, "give at least one stripe for each of them"));
     }
     let mut candidate = candidates::candidate(shape, request, &ground.source, &ground.stores)?;

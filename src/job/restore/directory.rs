@@ -14,7 +14,7 @@ use super::outside::{Placed, must_have_places};
 use super::resume::{self, Standing};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
-use super::{Into, Owner, Request, other_tables, plan_line};
+use super::{Into, Owner, Request, SYNCING, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
 use crate::units::on_its_line;
 
@@ -27,7 +27,7 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let manifests = manifests(&opened, conduct);
+    let manifests = manifests(chain, &mut opened, conduct);
     let Some(manifest) = manifests.last() else { return Ok(()) };
     let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
     fullbore_engines::check_names(engine, last)?;
@@ -67,7 +67,7 @@ pub(super) fn restore(
     let mut texts = fullbore_engines::texts_of_tables(engine, last);
     match (&start, &by_hand) {
         (Some(start), None) => {
-            start.run(directory, position, last, conduct, report)?;
+            report.timed("start check", |report| start.run(directory, position, last, conduct, report))?;
             texts.retain(|text| text.in_memory);
         }
         (Some(_), Some(_)) => {
@@ -114,9 +114,13 @@ fn begin<'a>(
 }
 
 /// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
-pub(super) fn manifests(opened: &reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
+pub(super) fn manifests(chain: &[media::Found], opened: &mut reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
-    let bytes = total(manifests.iter().map(Manifest::database_bytes));
+    // Of families in a store each trailer is a request more, for a number that is only shown.
+    let near = chain.iter().flat_map(|found| &found.devices).all(|device| !device.is_in_store());
+    let exact = |set: &mut MediaSet| if near { set.plain_bytes().ok() } else { None };
+    let sizes = manifests.iter().map(Manifest::database_bytes);
+    let bytes = total(opened.sets.iter_mut().zip(sizes).map(|(set, size)| exact(set).unwrap_or(size)));
     conduct.progress.total.store(bytes, Ordering::Relaxed);
     manifests
 }
@@ -158,7 +162,7 @@ pub(super) fn unpack_files(
             go_on(opened, full, &standing, conduct, report)?;
         } else {
             unpack(opened, full, &base, conduct, report)?;
-            base.finish()?;
+            report.timed(SYNCING, |_| base.finish())?;
         }
     } else if let (true, Some(full)) = (left, chain.last()) {
         let path = |stream| files.path(stream).map(Path::to_owned);
@@ -168,7 +172,7 @@ pub(super) fn unpack_files(
     if let Some(found) = chain.last() {
         unpack(opened, found, &files, conduct, report)?;
     }
-    files.finish()
+    report.timed(SYNCING, |_| files.finish())
 }
 
 fn go_on(

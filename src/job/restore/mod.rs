@@ -34,7 +34,11 @@ use super::{Conduct, media};
 use crate::chain::steps::Standing;
 use crate::chain::{self, Choice};
 use crate::report::Report;
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
+
+/// What takes time beside the moving of bytes, as the verdict names it.
+const SYNCING: &str = "syncing the database";
+const CHECKING: &str = "integrity check";
 
 /// Where a restore goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +131,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         report.set_speed(begun.elapsed().as_secs_f64());
         return Ok(());
     }
-    match request.reading.begin(conduct)? {
+    match report.timed(reading::FINDING, |_| request.reading.begin(conduct))? {
         (_, Media::Piped(mut set)) => restore_piped(&mut set, request, conduct, report)?,
         (key, Media::Heap(heap)) => {
             let done = restore_found(heap, request, key.as_ref(), conduct, report);
@@ -211,7 +215,8 @@ fn restore_found(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut sequence, mut opened) = choose_and_open(heap, request, key, conduct, report)?;
+    let chosen = report.timed(reading::OPENING, |report| choose_and_open(heap, request, key, conduct, report));
+    let (mut sequence, mut opened) = chosen?;
     let logs = sequence.split_off(opened.sets.len());
     if request.recovery == Recovery::Later {
         steps::refuse_servers(&sequence)?;
@@ -249,7 +254,7 @@ fn restore_found(
         let target = place.file_target(&stream, at == 0)?;
         let into: &dyn Target = target.as_ref().map_or(&NullTarget, |target| target);
         let outcome = opened.unpack_next(into, conduct).map_err(|error| found.naming_copies(error))?;
-        target.as_ref().map_or(Ok(()), FileTarget::sync)?;
+        report.timed(SYNCING, |_| target.as_ref().map_or(Ok(()), FileTarget::sync))?;
         reading::book(&outcome, report);
     }
     let Some(place) = place else {
@@ -313,10 +318,10 @@ fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
 pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
     let of_log = found.set.reach.as_ref().filter(|_| found.set.kind == SetKind::Log);
     report.sets.push(format!(
-        "{}, {} in {} families{}",
+        "{}, {} in {}{}",
         chain::title(&found.set),
         show_bytes(found.stored_bytes),
-        found.families,
+        counted(found.families.into(), "family"),
         of_log.map_or_else(String::new, |reach| format!(", commits up to {}", chain::moment::show(reach.at)))
     ));
     report.stored_bytes += found.stored_bytes;
@@ -349,7 +354,7 @@ fn restore_piped(set: &mut MediaSet, request: &Request, conduct: &Conduct, repor
         None => reading::unpack(set, &request.reading.knobs, &NullTarget, conduct, report)?,
         Some(target) => {
             let outcome = reading::unpack(set, &request.reading.knobs, &target, conduct, report)?;
-            target.sync()?;
+            report.timed(SYNCING, |_| target.sync())?;
             outcome
         }
     };
@@ -439,7 +444,8 @@ impl Place {
     fn publish(self, request: &Request, report: &mut Report) -> Result<()> {
         self.leave(|restore| {
             if request.integrity_check {
-                check_integrity(restore.temporary(), restore.target(), integrity::Depth::Full)?;
+                let check = || check_integrity(restore.temporary(), restore.target(), integrity::Depth::Full);
+                report.timed(CHECKING, |_| check())?;
             }
             report.warnings.extend(restore.publish(&|_| Ok(()))?);
             Ok(())

@@ -18,7 +18,7 @@ use super::super::reading::{self, Media};
 use super::super::{Conduct, media};
 use super::log::{self, Reached};
 use super::state::{Applied, Doing, State, Written};
-use super::{Into, Recovery, Request, check_integrity, only_stream, plan_line};
+use super::{CHECKING, Into, Recovery, Request, SYNCING, check_integrity, only_stream, plan_line};
 use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
 
@@ -193,7 +193,7 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         let depth = if self.request.integrity_check { Depth::Full } else { Depth::Quick };
-        check_integrity(&self.state.working(), &self.state.target, depth)?;
+        report.timed(CHECKING, |_| check_integrity(&self.state.working(), &self.state.target, depth))?;
         sqlite::refuse_side_files(&self.state.target)?;
         self.state.finish(&self.database)
     }
@@ -278,7 +278,7 @@ impl<'a> Step<'a> {
         target.add(stream.id, &self.state.working(), stream.size, false)?;
         let outcome = opened.unpack_next(&target, conduct).map_err(|error| found.naming_copies(error))?;
         reading::book(&outcome, report);
-        target.sync()?;
+        report.timed(SYNCING, |_| target.sync())?;
         end_of(manifest.as_ref().ok_or(Error::Halted)?)
     }
 

@@ -57,7 +57,7 @@ mod with_servers {
     use super::super::{Into, plan_line};
     use super::*;
     use crate::report::{TableReport, TablesReport};
-    use crate::units::show_bytes;
+    use crate::units::{counted, show_bytes};
 
     /// The restored files, and what is handed out of them, in the directory that has no name yet.
     const DATA: &str = "data";
@@ -72,7 +72,7 @@ mod with_servers {
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
-        let manifests = manifests(&opened, conduct);
+        let manifests = manifests(chain, &mut opened, conduct);
         let Some(manifest) = manifests.last() else { return Ok(()) };
         let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
         fullbore_engines::check_names(engine, last)?;
@@ -94,8 +94,8 @@ mod with_servers {
         let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
         if request.dry_run {
             chain.iter().for_each(|found| plan_line(found, report));
-            let (count, bytes) = (files.restored_files, show_bytes(files.restored_bytes));
-            report.sets.push(format!("of them {count} files with {bytes} are restored beside the target for a while"));
+            let (count, bytes) = (counted(files.restored_files, "file"), show_bytes(files.restored_bytes));
+            report.sets.push(format!("of them {count} with {bytes}, restored beside the target for a while"));
             report.status = "planned".into();
             return Ok(());
         }
@@ -117,7 +117,8 @@ mod with_servers {
             origin: &origin,
         };
         let halt = Halt::new();
-        let exported = conduct.heeded(&halt, || export.run(&halt))?;
+        let exported =
+            report.timed("taking tables out by a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
         report.tables = Some(book(files, &exported));
         conduct.check()?;
         if let Some(owner) = &request.owner {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::tune::profile::{Cell, Order, Place, Profile, Way, rate};
-use crate::units::MIB;
+use crate::units::{MIB, counted, show_bytes};
 use crate::xml::escaped;
 
 /// Units of the drawing, all of it and its margins.
@@ -37,21 +37,33 @@ pub fn charts(profile: &Profile) -> Vec<(String, String)> {
     let mut made = Vec::new();
     for (place, number) in profile.places.iter().zip(1..) {
         for (way, word) in [(Way::Read, "reads"), (Way::Write, "writes")] {
-            let lines = depth_lines(place, way);
             let (titled, at_once, under_way) = match (place.is_in_store(), way) {
                 (false, _) => (format!("Sequential {word} of one stream"), "files at once", "operations in flight"),
                 (true, Way::Write) => ("Puts of one object by part".into(), "objects at once", "parts in flight"),
                 (true, Way::Read) => ("Gets of one object by range".into(), "objects at once", "ranges in flight"),
             };
-            if !lines.is_empty() {
-                let title = format!("{titled}: {}", place.path);
-                let chart = line_chart(&title, under_way, &lines);
-                made.push((format!("{}-place{number}-{word}", profile.name), chart));
-            }
-            let bars = stream_bars(place, way);
-            if bars.len() > 1 {
-                let title = format!("Sequential {word}, {at_once}: {}", place.path);
-                made.push((format!("{}-place{number}-{word}-files", profile.name), bar_chart(&title, &bars)));
+            // What the page cache gives is no figure of the device: the two are never in one chart.
+            for direct in [true, false] {
+                let cells = cells(place, way, direct);
+                let (how, ending) = match direct || place.is_in_store() {
+                    true => ("", ""),
+                    false if place.cells.iter().any(|cell| cell.shape.direct) => {
+                        (", through the page cache", "-cached")
+                    }
+                    false => (", through the page cache", ""),
+                };
+                let lines = depth_lines(&cells);
+                if !lines.is_empty() {
+                    let title = format!("{titled}{how}: {}", place.path);
+                    let chart = line_chart(&title, under_way, &lines);
+                    made.push((format!("{}-place{number}-{word}{ending}", profile.name), chart));
+                }
+                let bars = stream_bars(&cells);
+                if bars.len() > 1 {
+                    let title = format!("Sequential {word}, {at_once}{how}: {}", place.path);
+                    let chart = bar_chart(&title, at_once, &bars);
+                    made.push((format!("{}-place{number}-{word}-files{ending}", profile.name), chart));
+                }
             }
         }
     }
@@ -66,36 +78,39 @@ pub fn charts(profile: &Profile) -> Vec<(String, String)> {
         if !bars.is_empty() {
             made.push((
                 format!("{}-codecs-{word}", profile.name),
-                bar_chart(&format!("Codecs on {most} threads: {word}"), &bars),
+                bar_chart(&format!("Codecs on {}: {word}", counted(most, "thread")), "", &bars),
             ));
         }
     }
     made
 }
 
-/// Cells of one stream by queue depth, a line for each block size.
-fn depth_lines(place: &Place, way: Way) -> Vec<Line> {
+/// Sequential cells of one way, past the page cache or through it.
+fn cells(place: &Place, way: Way, direct: bool) -> Vec<&Cell> {
     let counts =
-        |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && cell.shape.streams == 1;
-    let cells: Vec<&Cell> = place.cells.iter().filter(counts).collect();
-    let mut kinds: Vec<(u64, bool)> = cells.iter().map(|cell| (cell.shape.block_bytes, cell.shape.direct)).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let line = |(block, direct): (u64, bool)| {
-        let of = cells.iter().filter(|cell| (cell.shape.block_bytes, cell.shape.direct) == (block, direct));
-        let mut points: Vec<(u64, f64)> = of.map(|cell| (cell.shape.queue_depth, cell.rate() / MIB)).collect();
-        points.sort_by_key(|(depth, _)| *depth);
-        let how = if direct || place.is_in_store() { "" } else { ", not direct" };
-        Line { name: format!("{}{how}", crate::units::show_bytes(block)), points }
-    };
-    kinds.into_iter().map(line).collect()
+        |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && cell.shape.direct == direct;
+    place.cells.iter().filter(counts).collect()
 }
 
-/// The usual block and depth, by files at once.
-fn stream_bars(place: &Place, way: Way) -> Vec<Bar> {
-    let counts = |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential;
+/// Cells of one stream by queue depth, a line for each block size.
+fn depth_lines(cells: &[&Cell]) -> Vec<Line> {
+    let of_one = || cells.iter().filter(|cell| cell.shape.streams == 1);
+    let mut blocks: Vec<u64> = of_one().map(|cell| cell.shape.block_bytes).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    let line = |block: u64| {
+        let of = of_one().filter(|cell| cell.shape.block_bytes == block);
+        let mut points: Vec<(u64, f64)> = of.map(|cell| (cell.shape.queue_depth, cell.rate() / MIB)).collect();
+        points.sort_by_key(|(depth, _)| *depth);
+        Line { name: show_bytes(block), points }
+    };
+    blocks.into_iter().map(line).collect()
+}
+
+/// The fastest block and depth, by files at once.
+fn stream_bars(cells: &[&Cell]) -> Vec<Bar> {
     let mut fastest: std::collections::BTreeMap<u64, f64> = std::collections::BTreeMap::new();
-    for cell in place.cells.iter().filter(counts) {
+    for cell in cells {
         let known = fastest.entry(cell.shape.streams).or_insert(0.0);
         *known = known.max(cell.rate() / MIB);
     }
@@ -169,7 +184,8 @@ fn line_chart(title: &str, under_way: &str, lines: &[Line]) -> String {
     svg + "</svg>\n"
 }
 
-fn bar_chart(title: &str, bars: &[Bar]) -> String {
+/// `across` says what the names of the bars are.
+fn bar_chart(title: &str, across: &str, bars: &[Bar]) -> String {
     let most = ceiling(bars.iter().map(|bar| bar.value).fold(0.0, f64::max));
     let each = (WIDTH - LEFT - RIGHT) / bars.len() as f64;
     let mut svg = begin(title, most);
@@ -185,12 +201,14 @@ fn bar_chart(title: &str, bars: &[Bar]) -> String {
         svg += &text(middle, HEIGHT - BOTTOM + 18.0, "middle", &bar.name);
         svg += &text(middle, HEIGHT - BOTTOM + 36.0, "middle", &bar.inside);
     }
+    svg += &text(LEFT, HEIGHT - 10.0, "start", across);
     svg + "</svg>\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tune::profile::{Round, Settings, Shape, Use};
 
     #[test]
     fn the_scale_of_a_chart_ends_at_a_round_number_above_everything() {
@@ -203,11 +221,38 @@ mod tests {
     fn a_chart_scales_has_no_script_and_shows_names_as_they_are() {
         let bars = [Bar { name: "<a&b>".into(), value: 3.0, inside: String::new() }];
         let lines = [Line { name: "1 MiB".into(), points: vec![(1, 200.0), (4, 400.0)] }];
-        for svg in [bar_chart("a \"title\" <x>", &bars), line_chart("t", "in flight", &lines)] {
+        for svg in [bar_chart("a \"title\" <x>", "files", &bars), line_chart("t", "in flight", &lines)] {
             assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("viewBox"));
             assert!(!svg.contains("<script") && !svg.contains("NaN"), "{svg}");
         }
-        assert!(bar_chart("t", &bars).contains("&lt;a&amp;b&gt;"));
+        assert!(bar_chart("t", "files", &bars).contains("&lt;a&amp;b&gt;"));
         assert!(line_chart("t", "in flight", &lines).contains("polyline"));
+    }
+
+    #[test]
+    fn what_the_page_cache_gave_is_in_no_chart_with_what_the_device_gave() {
+        let cell = |direct: bool, (queue_depth, streams): (u64, u64), mib: u64| {
+            let shape =
+                Shape { way: Way::Read, order: Order::Sequential, block_bytes: 1 << 20, queue_depth, streams, direct };
+            let round = Round { bytes: mib << 20, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+            Cell { shape, rounds: vec![round] }
+        };
+        let cells = vec![
+            cell(false, (4, 1), 14127),
+            cell(true, (4, 1), 2850),
+            cell(true, (1, 1), 900),
+            cell(true, (4, 2), 2687),
+        ];
+        let place = Place { path: "/data/app.db".into(), used: Use::Read, device: Some(1), bytes: 1 << 30, cells };
+        let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
+        let profile = Profile { places: vec![place], ..Profile::begin("default", settings) };
+        let charts = charts(&profile);
+        let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["default-place1-reads", "default-place1-reads-files", "default-place1-reads-cached"]);
+        let [(_, lines), (_, bars), (_, cached)] = &charts[..] else { unreachable!() };
+        assert!(bars.contains(">2850<") && bars.contains(">2687<") && !bars.contains("14127"), "{bars}");
+        assert!(bars.contains(">files at once<") && lines.contains(">operations in flight<"));
+        assert!(cached.contains(", through the page cache: /data/app.db") && !cached.contains(">3200<"), "{cached}");
+        assert!([lines, bars, cached].iter().all(|svg| svg.contains(">MiB/s<") && !svg.contains("not direct")));
     }
 }

@@ -1,11 +1,11 @@
 //! A place in a file system, and one round of one cell on it.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use fullbore_core::{Error, Result, threads};
 
+use super::blocks::Blocks;
 use super::pace::Pace;
 use super::probe_file::ProbeFile;
 use super::small_files;
@@ -46,7 +46,12 @@ impl Disk {
         self.files.iter().any(|file| file.direct.direct)
     }
 
-    /// Bytes in all files.
+    /// Bytes of all files with their holes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Bytes in all files, without holes.
     pub fn length(&self) -> u64 {
         self.files.iter().map(|file| file.length).sum()
     }
@@ -78,8 +83,10 @@ impl Disk {
         if shape.way == Way::Write && shape.order == Order::Sequential {
             let each = self.make_room(shape)?;
             let files = self.files[..shape.streams as usize].iter().enumerate();
-            let make =
-                |(at, file): (usize, &ProbeFile)| Stream::new(file.handle(shape.direct), *shape, 0..each, at as u64);
+            let room = Blocks::of(&[0..each], shape.block_bytes);
+            let make = |(at, file): (usize, &ProbeFile)| {
+                Stream::new(file.handle(shape.direct), *shape, room.clone(), at as u64)
+            };
             return if each == 0 { Ok(Vec::new()) } else { files.map(make).collect() };
         }
         let filled: Vec<&ProbeFile> = self.files.iter().filter(|file| file.length > 0).collect();
@@ -92,9 +99,8 @@ impl Disk {
             if !shape.direct && shape.way == Way::Read {
                 file.forget();
             }
-            let part = part(file.length, at / filled.len() as u64, parts, shape.block_bytes);
-            let range = file.start + part.start..file.start + part.end;
-            Stream::new(file.handle(shape.direct), *shape, range, at)
+            let part = file.blocks(shape.block_bytes).part(at / filled.len() as u64, parts);
+            Stream::new(file.handle(shape.direct), *shape, part, at)
         };
         (0..shape.streams).map(make).collect()
     }
@@ -131,15 +137,6 @@ impl Disk {
         let why = format!("has no room for the {} that calibration was to use there", show_bytes(self.space));
         Error::refused(self.path.display().to_string(), why, "free space there, or give less: --space 256MiB")
     }
-}
-
-/// Part `number` of `parts` of a file, at whole blocks where it has that many.
-fn part(length: u64, number: u64, parts: u64, block: u64) -> Range<u64> {
-    let blocks = length / block;
-    if blocks < parts {
-        return 0..length;
-    }
-    blocks * number / parts * block..blocks * (number + 1) / parts * block
 }
 
 /// Streams that each counted within their own part of one window: their rates add up.
@@ -192,10 +189,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_file_are_whole_blocks_and_do_not_overlap() {
-        let parts: Vec<Range<u64>> = (0..3).map(|at| part(1000, at, 3, 64)).collect();
-        assert_eq!(parts, [0..320, 320..640, 640..960]);
-        assert_eq!(part(100, 1, 2, 64), 0..100, "a file that is too short is read by all");
+    fn all_written_ranges_of_a_file_are_read_and_none_of_its_holes() {
+        use std::os::unix::fs::FileExt;
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let path = directory.path().join("data");
+        let file = std::fs::File::create(&path).unwrap();
+        for at in [0, 4, 8] {
+            file.write_all_at(&vec![7; 1 << 20], at << 20).unwrap();
+        }
+        file.set_len(16 << 20).unwrap();
+        file.sync_all().unwrap();
+        let probe = ProbeFile::read(&path).unwrap();
+        if probe.length == probe.size {
+            return; // A file system that does not tell of holes.
+        }
+        assert_eq!((probe.length, probe.size), (3 << 20, 16 << 20));
+        let blocks = probe.blocks(512 << 10);
+        let offsets: Vec<u64> = (0..blocks.count()).map(|number| blocks.offset(number) >> 19).collect();
+        assert_eq!(offsets, [0, 1, 8, 9, 16, 17]);
+        assert_eq!(probe.range_from((1 << 20) + 5), (4 << 20) + 5..5 << 20);
+        assert_eq!(Disk::new(path, vec![probe], 0).length(), 3 << 20);
     }
 
     #[test]

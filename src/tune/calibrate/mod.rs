@@ -1,6 +1,7 @@
 //! Calibration: what the path between database and media can do, measured with fullbore's own I/O, codecs and checksums. What is measured and
 //! how is in `docs/CALIBRATION.md`.
 
+mod blocks;
 pub mod chart;
 
 mod closing;

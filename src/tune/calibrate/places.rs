@@ -94,6 +94,10 @@ fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(Place, M
         }
     };
     let (path, device) = (real.display().to_string(), Some(metadata.dev()));
+    if used == Use::Read && disk.length() < disk.size() {
+        let (read, size) = (show_bytes(disk.length()), show_bytes(disk.size()));
+        notes.push(format!("`{path}`: {read} of {size} are read; the rest was never written, and is on no disk"));
+    }
     let place = Place { path, used, device, bytes: disk.length(), cells: Vec::new() };
     Ok((place, Medium::Disk(disk)))
 }

@@ -1,12 +1,15 @@
 //! Files that are measured: those of a database, which are only read, and files of our own, which have no name.
 
 use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use fullbore_core::io::{ALIGNMENT, Mode, OpenedFile, longest_data};
+use fullbore_core::io::{ALIGNMENT, Mode, OpenedFile, written_ranges};
 use fullbore_core::{Error, Result};
 use rustix::fs::{Advice, fadvise};
+
+use super::blocks::Blocks;
 
 /// What the names of our files begin with, for the moment that they have one.
 pub(crate) const PROBE_NAME: &str = ".fullbore-calibrate-";
@@ -17,10 +20,12 @@ pub(super) struct ProbeFile {
     pub direct: Arc<OpenedFile>,
     /// Through it.
     pub buffered: Arc<OpenedFile>,
-    /// Where they begin.
-    pub start: u64,
-    /// Bytes that can be read.
+    /// What was written of a file that is read, in order; nothing of a file of ours.
+    written: Vec<Range<u64>>,
+    /// Bytes that can be read: without holes.
     pub length: u64,
+    /// Bytes of the file with its holes.
+    pub size: u64,
     /// Made here: nobody else uses what the page cache holds of it.
     pub ours: bool,
 }
@@ -32,10 +37,10 @@ impl ProbeFile {
         let buffered = OpenedFile::read(path, Mode::Buffered)?;
         let size = direct.file.metadata().map_err(|e| Error::io("look at", path.display().to_string(), e))?.len();
         // Room that a server has reserved is read without the disk: as fast as memory.
-        let data = longest_data(&buffered.file, size);
-        let start = data.start.next_multiple_of(ALIGNMENT as u64).min(data.end);
-        let length = data.end - start;
-        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), start, length, ours: false })
+        let aligned = |range: Range<u64>| range.start.next_multiple_of(ALIGNMENT as u64).min(range.end)..range.end;
+        let written: Vec<Range<u64>> = written_ranges(&buffered.file, size).into_iter().map(aligned).collect();
+        let length = written.iter().map(|range| range.end - range.start).sum();
+        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), written, length, size, ours: false })
     }
 
     /// A file of our own in `directory`. Its name goes at once: however this process ends, the kernel frees its space.
@@ -46,7 +51,31 @@ impl ProbeFile {
         fs::remove_file(&path).map_err(|e| Error::io("remove", path.display().to_string(), e))?;
         let file = again.map_err(|e| Error::io("open", path.display().to_string(), e))?;
         let buffered = OpenedFile { file: file.into(), path, direct: false, alignment: 1 };
-        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), start: 0, length: 0, ours: true })
+        Ok(Self {
+            direct: Arc::new(direct),
+            buffered: Arc::new(buffered),
+            written: Vec::new(),
+            length: 0,
+            size: 0,
+            ours: true,
+        })
+    }
+
+    /// Its blocks that can be read.
+    pub fn blocks(&self, block_bytes: u64) -> Blocks {
+        if self.ours { Blocks::of(&[0..self.length], block_bytes) } else { Blocks::of(&self.written, block_bytes) }
+    }
+
+    /// Where byte `at` of what can be read is in the file, and where the range without a hole ends that holds it.
+    pub fn range_from(&self, mut at: u64) -> Range<u64> {
+        for range in &self.written {
+            let length = range.end - range.start;
+            if at < length {
+                return range.start + at..range.end;
+            }
+            at -= length;
+        }
+        at..self.length.max(at)
     }
 
     /// The handle for direct or buffered I/O, and the mode of its queue.

@@ -39,12 +39,13 @@ pub(super) fn taken(files: &[&ProbeFile], most: usize, time: Duration, pace: &Pa
     for file in files {
         let mut offset = 0;
         while offset < file.length && blocks.len() < most {
-            let mut block = vec![0; size.min((file.length - offset) as usize)];
+            let range = file.range_from(offset);
+            let mut block = vec![0; size.min((range.end - range.start) as usize)];
             if !pace.admits(block.len() as u64, until)? {
                 return Ok(blocks);
             }
             let failed = |e| Error::io("read", file.buffered.path.display().to_string(), e);
-            let read = file.buffered.file.read_at(&mut block, file.start + offset).map_err(failed)?;
+            let read = file.buffered.file.read_at(&mut block, range.start).map_err(failed)?;
             block.truncate(read);
             if read >= LEAST {
                 blocks.push(block);

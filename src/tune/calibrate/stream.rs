@@ -1,6 +1,5 @@
 //! One stream: a file, and operations in flight on it until the round is over.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use fullbore_core::io::{Completion, Mode, OpenedFile, Queue};
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::{Error, Result};
 
+use super::blocks::Blocks;
 use super::pace::{Pace, thread_seconds};
 use crate::tune::profile::{Order, Shape, Way};
 
@@ -53,8 +53,8 @@ pub(super) struct Stream {
     queue: Queue,
     pool: Arc<Pool>,
     shape: Shape,
-    /// Where in the file, in bytes.
-    range: Range<u64>,
+    /// Where in the file.
+    blocks: Blocks,
     random: fastrand::Rng,
 }
 
@@ -123,22 +123,22 @@ impl Count {
 }
 
 impl Stream {
-    /// A stream over `range` of a file. Its buffers are touched, and full of `seed`'s random bytes: nothing on the way can pack those.
-    pub fn new((file, mode): (&Arc<OpenedFile>, Mode), shape: Shape, range: Range<u64>, seed: u64) -> Result<Self> {
+    /// A stream over `blocks` of a file. Its buffers are touched, and full of `seed`'s random bytes: nothing on the way can pack those.
+    pub fn new((file, mode): (&Arc<OpenedFile>, Mode), shape: Shape, blocks: Blocks, seed: u64) -> Result<Self> {
         let (depth, block) = (shape.queue_depth as usize, shape.block_bytes as usize);
         let (queue, pool) = (Queue::new(depth, mode)?, Pool::new(depth, block)?);
         let mut random = fastrand::Rng::with_seed(seed);
         for mut buffer in pool.take_all(depth)? {
             random.fill(&mut buffer);
         }
-        Ok(Self { file: Arc::clone(file), queue, pool, shape, range, random })
+        Ok(Self { file: Arc::clone(file), queue, pool, shape, blocks, random })
     }
 
     /// Goes on until the window is over, or until a sequential write has filled its range; then everything is waited for, and what was written
     /// synced. What is written may fill its range early: then half of it is the lead-in.
     pub fn run(&mut self, pace: &Pace<'_>, window: Window) -> Result<Counted> {
         let block = self.shape.block_bytes;
-        let places = ((self.range.end - self.range.start) / block).max(1);
+        let places = self.blocks.count();
         let (begun, processor) = (Instant::now(), thread_seconds());
         let mut count = Count::new(window);
         let mut number = 0;
@@ -151,7 +151,7 @@ impl Stream {
                 Order::Sequential | Order::Files => number % places,
                 Order::Random => self.random.u64(0..places),
             };
-            self.start(number, self.range.start + place * block)?;
+            self.start(number, self.blocks.offset(place))?;
             number += 1;
             if fills && number == places / 2 {
                 count.window.from = count.window.from.min(Instant::now());

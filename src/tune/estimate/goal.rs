@@ -18,6 +18,8 @@ pub enum By {
 /// What is wanted most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Best {
+    /// The least time; of what is as fast as the fastest, within its interval, the fewest bytes on the media.
+    Balanced,
     /// The least time.
     Fastest,
     /// The fewest bytes on the media.
@@ -112,9 +114,17 @@ pub fn rank(glances: &mut [Glance], best: Best) {
         );
     };
     match best {
-        Best::Fastest => by_time(glances),
+        // What is as fast is said by the interval of the first ([`smaller_first`]).
+        Best::Balanced | Best::Fastest => by_time(glances),
         Best::Smallest => in_groups(glances, |one| one.stored_bytes, by_time),
     }
+}
+
+/// Of ranked glances those that are done within `seconds` come first, the smallest of them before the others.
+pub fn smaller_first(ranked: &mut [Glance], seconds: f64) {
+    ranked.sort_by_key(|one| one.seconds > seconds);
+    let tied = ranked.partition_point(|one| one.seconds <= seconds);
+    rank(&mut ranked[..tied], Best::Smallest);
 }
 
 /// Sorts by `value`, and what is not above the least of its group by more than [`SAME_SPEED`] as `within` does.

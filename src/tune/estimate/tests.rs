@@ -147,6 +147,24 @@ fn of_the_fastest_the_one_with_fewer_stripes_is_advised_and_of_the_smallest_the_
 }
 
 #[test]
+fn of_what_is_within_the_interval_of_the_fastest_the_smallest_is_advised() {
+    let mut all = [
+        seen(0.3, 247.6, 1, 1),
+        seen(0.4, 149.4, 1, 2),
+        seen(0.41, 149.0, 1, 3),
+        seen(0.44, 100.0, 1, 4),
+        seen(0.5, 90.0, 1, 5),
+    ];
+    let ranked = |all: &[Glance]| all.iter().map(|one| one.candidate.memory_bytes).collect::<Vec<_>>();
+    rank(&mut all, Best::Balanced);
+    smaller_first(&mut all, 0.42);
+    assert_eq!(ranked(&all), [2, 3, 1, 4, 5]);
+    smaller_first(&mut all, 0.1);
+    assert_eq!(ranked(&all)[0], 2, "where nothing is within it the order stays");
+    smaller_first(&mut [], 1.0);
+}
+
+#[test]
 fn a_throttle_for_a_share_of_the_processors_keeps_that_share() {
     let mut known = known(100.0);
     known.path.codecs =

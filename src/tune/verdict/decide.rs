@@ -2,7 +2,7 @@
 
 use fullbore_core::meter::Stage;
 
-use super::{Direction, Evidence, Limit, Use, Verdict, path, queue};
+use super::{Direction, Evidence, Limit, Use, Verdict, path, queue, what_if};
 use crate::tune::model::{self, predict};
 use crate::units::show_bytes;
 
@@ -14,6 +14,10 @@ pub const FULL: f64 = 0.8;
 const PROCESSORS_FULL: f64 = 0.9;
 /// Workers that had a processor for less of their busy time have waited for one.
 pub const CLEARLY_COMPUTING: f64 = 0.8;
+/// A cost beside the moving of bytes is named from this share of them all on,
+const WORTH_NAMING: f64 = 0.1;
+/// and no more than so many are.
+const COSTS_NAMED: usize = 3;
 /// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
 pub const CLEARLY_LESS: f64 = 0.7;
 
@@ -33,13 +37,13 @@ pub fn decide(evidence: &Evidence<'_>) -> Option<Verdict> {
         Limit::Throttle
     } else if processors >= PROCESSORS_FULL && (lead == TRANSFORM || processors > most) {
         Limit::Processor
-    } else if waits_for_buffers(evidence, lead, most) || has_too_few_buffers(evidence, most) {
+    } else if is_the_pool(evidence, lead, most) {
         Limit::Pool
     } else if most < MOST {
         Limit::None
     } else if let Some(family) = stripe {
         Limit::Stripe(family)
-    } else if queue::shallow(evidence, lead, most).is_some() {
+    } else if queue::shallow(evidence, lead, most, waits_for_buffers(evidence, lead, most)).is_some() {
         Limit::Queue
     } else {
         Limit::Stage(lead)
@@ -118,6 +122,14 @@ fn slow_stripe(evidence: &Evidence<'_>, lead: usize) -> Option<usize> {
     (mean <= CLEARLY_LESS * most).then_some(at)
 }
 
+/// True where more buffers would have made the job faster, and no stage was busy nearly all the time. Fewer would have made it slower then: a verdict
+/// and its what-if are one opinion.
+fn is_the_pool(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
+    most < FULL
+        && (waits_for_buffers(evidence, lead, most) || has_too_few_buffers(evidence))
+        && !what_if::fewer_buffers_are_as_fast(evidence)
+}
+
 /// True where the families' devices are busy with less than they could have in flight, for there are no buffers.
 fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
     let Some(setup) = &evidence.setup else { return false };
@@ -136,14 +148,14 @@ fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
         && others_wait
 }
 
-/// True where there are fewer buffers than the stages could hold at once, as the model sees it, and none of them is busy all the time.
-fn has_too_few_buffers(evidence: &Evidence<'_>, most: f64) -> bool {
+/// True where there are fewer buffers than the stages could hold at once, as the model sees it.
+fn has_too_few_buffers(evidence: &Evidence<'_>) -> bool {
     let held_by_pool = || {
         // What a profile knows changes what is advised, not what was.
         let own = path::of_accounts(evidence)?;
         Some(predict(&own.path, &own.configuration).ok()?.phases.first()?.limit == model::Limit::Pool)
     };
-    most < FULL && held_by_pool() == Some(true)
+    held_by_pool() == Some(true)
 }
 
 fn name(limit: Limit, uses: &[Use]) -> &'static str {
@@ -196,12 +208,20 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
         Limit::FixedCosts => {
             let (elapsed, moving) = (evidence.elapsed_s, evidence.moving_s);
             let fixed = elapsed - moving;
-            format!("{fixed:.3} of {elapsed:.3} s before the first and after the last byte (meanwhile {stages})")
+            let named = costs(evidence, fixed);
+            format!("{named}{fixed:.3} of {elapsed:.3} s before the first and after the last byte (meanwhile {stages})")
         }
         Limit::None => format!(
             "no stage was busy most of its time: they waited for each other or for a processor ({stages}, processors {processors:.0} %)"
         ),
     }
+}
+
+/// What took the time before the first and after the last byte, as far as the job knows it, the longest first.
+fn costs(evidence: &Evidence<'_>, fixed_s: f64) -> String {
+    let mut costs: Vec<_> = evidence.costs.iter().filter(|cost| cost.seconds >= WORTH_NAMING * fixed_s).collect();
+    costs.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    costs.iter().take(COSTS_NAMED).fold(String::new(), |named, cost| format!("{named}{}; ", cost.text))
 }
 
 /// What would hold the job up if this stage did not.

@@ -176,6 +176,7 @@ mod tests {
             raw_media: None,
             data_share: 1.0,
             one_device: false,
+            costs: &[],
             profile: None,
         };
         following(&evidence, run).unwrap()

@@ -7,6 +7,8 @@ mod following;
 mod known;
 mod live;
 mod path;
+#[cfg(test)]
+mod properties;
 mod queue;
 mod setup;
 #[cfg(test)]
@@ -59,8 +61,19 @@ pub struct Evidence<'a> {
     pub data_share: f64,
     /// What is read and families that are written, or the other way round, are on one device, as far as their paths tell.
     pub one_device: bool,
+    /// What is known to have taken time before the first and after the last byte.
+    pub costs: &'a [Cost],
     /// A profile, for what these accounts cannot know.
     pub profile: Option<&'a Known>,
+}
+
+/// Something that took time beside the moving of bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// What it was and how long it took, for people: `integrity check 2.9 s`.
+    pub text: String,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// What set the speed of a job.

@@ -20,12 +20,13 @@ pub struct RawMedia {
     pub transfer_bytes: u64,
 }
 
-/// The raw path, if the families were the limit, had in flight what they were given, and did less than that path with more.
-pub fn shallow(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMedia> {
+/// The raw path, if the families were the limit and did less than that path with more in flight. They had in flight what they were given; or `waits`
+/// says that they were busy with less, for want of buffers.
+pub fn shallow(evidence: &Evidence<'_>, lead: usize, most: f64, waits: bool) -> Option<RawMedia> {
     let (setup, raw) = (evidence.setup.as_ref()?, faster(evidence, lead, most)?);
     let full = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
-    let more = raw.queue_depth > setup.queue_depth || raw.transfer_bytes > setup.transfer_bytes;
-    (full && more).then_some(raw)
+    let more = raw.queue_depth > in_flight(setup) || raw.transfer_bytes > setup.transfer_bytes;
+    ((full || waits) && more).then_some(raw)
 }
 
 /// The raw path, if the families were the limit and did less than that.
@@ -34,6 +35,12 @@ fn faster(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMedia> {
     let families = evidence.direction == Direction::Backup && lead == stage_of_families(evidence.direction);
     let slower = rate(evidence, lead) < ALL_OF_IT * raw.rate;
     (families && most >= FULL && slower && evidence.throttle.is_none()).then_some(raw)
+}
+
+/// Operations that each family had in flight: what it was given, or clearly less.
+fn in_flight(setup: &Setup) -> u64 {
+    let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
+    if filled { setup.queue_depth } else { setup.in_flight.round().max(1.0) as u64 }
 }
 
 /// Bytes per second that the families got.
@@ -48,14 +55,14 @@ pub fn why(evidence: &Evidence<'_>, lead: usize, raw: RawMedia) -> String {
     format!(
         "the families' devices were busy all the time with {}/s, {}; the raw path of this run gave {}/s with {}",
         show_bytes(rate(evidence, lead) as u64),
-        shape(setup.queue_depth, setup.transfer_bytes),
+        shape(in_flight(setup), setup.transfer_bytes),
         show_bytes(raw.rate as u64),
         shape(raw.queue_depth, raw.transfer_bytes)
     )
 }
 
 /// What the job would have done with the raw path's own queue and transfers, and buffers for them: no model is asked, it was measured. For a
-/// limit that is a queue or a pool; `None` where the raw path was no faster, or has nothing that the job had not.
+/// limit that is a queue; `None` where the raw path was no faster, or has nothing that the job had not.
 pub fn deeper(evidence: &Evidence<'_>, uses: &[Use], lead: usize) -> Option<WhatIf> {
     let raw = faster(evidence, lead, uses[lead].share)?;
     let setup = evidence.setup.as_ref()?;

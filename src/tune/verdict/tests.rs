@@ -72,6 +72,7 @@ pub(super) fn evidence(stages: &[Stage]) -> Evidence<'_> {
         raw_media: None,
         data_share: 1.0,
         one_device: false,
+        costs: &[],
         profile: None,
     }
 }
@@ -118,6 +119,20 @@ fn a_job_that_seldom_moves_bytes_is_held_up_by_its_fixed_costs() {
     assert_eq!(verdict.name, "fixed costs");
     assert!(verdict.why.starts_with("15.000 of 25.000 s"), "{}", verdict.why);
     assert!((verdict.fixed_share - 0.6).abs() < 1e-9);
+}
+
+#[test]
+fn fixed_costs_are_named_the_longest_first_and_small_ones_are_not() {
+    let stages = stages(0.2, 0.97, 0.5);
+    let cost = |text: &str, seconds| Cost { text: text.into(), seconds };
+    let costs = [
+        cost("opening 1 family 0.002 s", 0.002),
+        cost("start check 4.0 s", 4.0),
+        cost("the store took 9.6 s to complete 1 object", 9.6),
+    ];
+    let why = verdict(&Evidence { elapsed_s: 25.0, costs: &costs, ..evidence(&stages) }).unwrap().why;
+    let named = "the store took 9.6 s to complete 1 object; start check 4.0 s; 15.000 of 25.000 s before the first";
+    assert!(why.starts_with(named), "{why}");
 }
 
 #[test]
@@ -173,14 +188,15 @@ fn a_reader_that_ended_early_is_no_limit() {
 
 #[test]
 fn a_device_with_room_for_more_in_flight_waits_for_buffers() {
-    let stages = stages(0.2, 0.3, 0.99);
-    let with = |in_flight| {
-        let setup = Setup { queue_depth: 8, in_flight, ..setup() };
+    let stages = stages(0.2, 0.3, 0.75);
+    let with = |in_flight, output| {
+        let buffers = Buffers::Split { input: 24, output };
+        let setup = Setup { queue_depth: 8, in_flight, buffers, buffer_count: 24 + output, ..setup() };
         verdict(&Evidence { setup: Some(setup), ..evidence(&stages) }).unwrap().name
     };
-    assert_eq!(with(3.0), "pool");
-    assert_eq!(with(7.8), "sink");
-    assert_eq!(with(1.0), "sink", "a pipe takes one at a time");
+    assert_eq!(with(3.0, 12), "pool");
+    assert_eq!(with(7.8, 200), "sink");
+    assert_eq!(with(1.0, 200), "sink", "a pipe takes one at a time");
 }
 
 #[test]
@@ -204,6 +220,45 @@ fn fewer_buffers_than_the_stages_could_hold_are_the_limit() {
     assert_eq!(few.name, "pool");
     assert!(said(&few.what_if)[0].starts_with("BUFFERCOUNT 12 → 24: 1."), "{:?}", said(&few.what_if));
     assert_eq!(with(40).name, "sink");
+}
+
+/// Accounts of a backup to one object in a store, whose readers wait.
+fn to_a_store(sink: f64) -> Vec<Stage> {
+    let bytes = 1000.0 * MIB;
+    vec![stage("source", bytes, 2, 0.09), stage("transform", bytes, 2, 0.87), stage("sink", bytes / 2.0, 1, sink)]
+}
+
+/// Of four parts that may be under way so many were; there are 95 buffers.
+fn one_object(stages: &[Stage], in_flight: f64) -> Evidence<'_> {
+    let buffers = Buffers::Split { input: 60, output: 35 };
+    let setup = Setup { in_flight, buffers, buffer_count: 95, operation_bytes: 8 << 20, ..setup() };
+    Evidence { setup: Some(setup), devices: vec!["s3://b/r1/1.bore".into()], ..evidence(stages) }
+}
+
+#[test]
+fn a_store_that_is_busy_all_the_time_is_the_limit_and_not_the_pool() {
+    for (sink, in_flight) in [(0.97, 2.2), (1.0, 1.4), (0.96, 2.7), (0.92, 1.4)] {
+        let stages = to_a_store(sink);
+        let verdict = verdict(&one_object(&stages, in_flight)).unwrap();
+        assert_eq!(verdict.name, "sink", "{sink} {in_flight}");
+        let more = |line: &String| line.starts_with("BUFFERCOUNT") && line.ends_with("more");
+        assert!(!said(&verdict.what_if).iter().any(more), "{:?}", verdict.what_if);
+    }
+}
+
+#[test]
+fn where_fewer_buffers_are_as_fast_the_pool_is_not_the_limit() {
+    // The store has less under way than it may; but the processors are nearly used up, and there are very many buffers.
+    let mut stages = to_a_store(0.75);
+    stages[1] = stage("transform", 1000.0 * MIB, 2, 0.6);
+    let waits = one_object(&stages, 1.4);
+    let buffers = Buffers::Split { input: 400, output: 400 };
+    let setup = Setup { buffers, buffer_count: 800, ..waits.setup.clone().unwrap() };
+    let full = Evidence { setup: Some(setup), processors: 2.0, processor_s: 18.0, ..waits };
+    let verdict = verdict(&full).unwrap();
+    let lines = said(&verdict.what_if);
+    assert!(has(&lines, "BUFFERCOUNT 800 → ", "less"), "{lines:?}");
+    assert_eq!(verdict.name, "sink");
 }
 
 #[test]
@@ -267,12 +322,14 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
     let same = |raw: RawMedia| RawMedia { queue_depth: 1, transfer_bytes: 64 << 10, ..raw };
     assert_eq!(with(raw.map(same), None), "sink", "the same queue: something else slowed it down");
     let deep = |in_flight| shallow.setup.clone().map(|setup| Setup { queue_depth: 8, in_flight, ..setup });
-    assert_ne!(with(raw, deep(2.0)), "shallow queue");
-    let mut blocked = stages.clone();
-    blocked[0].account.blocked = Duration::from_secs(19);
-    let few = Evidence { setup: deep(2.0), stages: &blocked, ..shallow.clone() };
+    let mut unblocked = stages.clone();
+    unblocked[0].account.blocked = Duration::ZERO;
+    let slow_source = Evidence { setup: deep(2.0), stages: &unblocked, ..shallow.clone() };
+    assert_ne!(verdict(&slow_source).unwrap().name, "shallow queue", "nobody waited for a buffer");
+    let few = Evidence { setup: deep(2.0), ..shallow.clone() };
     let few = verdict(&few).unwrap();
-    assert_eq!(few.name, "pool");
+    assert_eq!(few.name, "shallow queue", "a device that is busy all the time wins over the pool");
+    assert!(few.why.contains("50.0 MiB/s, 2 in flight of 64.0 KiB each; the raw path"), "{}", few.why);
     assert!(said(&few.what_if)[0].starts_with("--max-transfer-size 1MiB --buffer-count 19 → 1.80×"), "{few:?}");
     assert_eq!(with(raw, deep(7.5)), "shallow queue", "its transfers are shorter");
     let throttled = Evidence { throttle: Some(60.0 * MIB), ..shallow.clone() };

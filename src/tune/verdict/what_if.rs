@@ -58,7 +58,7 @@ impl WhatIf {
 /// The lines that say something, best first, and one about memory; none where the accounts do not hold the answer.
 pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
     let limit = verdict.limit;
-    if matches!(limit, Limit::Queue | Limit::Pool)
+    if limit == Limit::Queue
         && let Some(measured) = queue::deeper(evidence, &verdict.uses, stage_of_families(evidence.direction))
     {
         // It was measured what helps; the model has seen the devices at this one setting only, and fewer buffers would not go with it.
@@ -92,6 +92,16 @@ pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
     kept.into_iter().chain(thrifty).collect()
 }
 
+/// True where the job's own accounts say that fewer buffers would have been as fast: then they were not too few.
+pub fn fewer_buffers_are_as_fast(evidence: &Evidence<'_>) -> bool {
+    let (Some(setup), Some(own)) = (&evidence.setup, path::of_accounts(evidence)) else { return false };
+    let (path, now) = (&own.path, &own.configuration);
+    let enough = |factor: f64| factor < 1.0 && buffer_count(setup, factor) >= setup.least_buffers;
+    let fewer = |change: &Change| matches!(change, Change::Buffers(factor) if enough(*factor));
+    let asked: Vec<Change> = usual(path, now).into_iter().filter(fewer).collect();
+    rank(path, now, &asked).is_ok_and(|answers| answers.iter().any(|answer| answer.speed.ln() > -SAME_SPEED))
+}
+
 /// As many as are said: of several numbers of one knob the best one, and of several codecs the fastest and those that are clearly smaller still.
 fn best(loud: Vec<(Option<Change>, WhatIf)>) -> Vec<WhatIf> {
     let mut kept: Vec<(Option<Change>, WhatIf)> = Vec::new();
@@ -118,6 +128,8 @@ fn is_answerable(change: &Change, own: &Own<'_>, evidence: &Evidence<'_>, setup:
         Change::Workers(_) => processor_share(evidence) >= CLEARLY_COMPUTING,
         // Nobody sets those of a copy.
         Change::Buffers(_) if copying.is_some() => false,
+        // Where there are too few, fewer are no question.
+        Change::Buffers(factor) if *factor < 1.0 && limit == Limit::Pool => false,
         // More smooth out what is uneven, and on a busy machine everything is: only where the pool is the limit is that an advice.
         Change::Buffers(factor) if *factor > 1.0 => limit == Limit::Pool,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,

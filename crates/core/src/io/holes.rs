@@ -16,10 +16,10 @@ pub fn hole_bytes(file: &File, size: u64) -> u64 {
     starts.zip(ends).map(|(start, end)| start.saturating_sub(end)).sum()
 }
 
-/// The longest range of a file of `size` bytes without a hole; all of it where the file system does not tell, or where there is nothing but holes.
-pub fn longest_data(file: &File, size: u64) -> Range<u64> {
-    let longest = data_runs(file, size).and_then(|runs| runs.into_iter().max_by_key(|run| run.end - run.start));
-    longest.unwrap_or(0..size)
+/// The ranges of a file of `size` bytes that were written, in order; all of it where the file system does not tell, or where there is nothing but
+/// holes.
+pub fn written_ranges(file: &File, size: u64) -> Vec<Range<u64>> {
+    data_runs(file, size).filter(|runs| !runs.is_empty()).unwrap_or_else(|| std::iter::once(0..size).collect())
 }
 
 /// What of it was written, in order; `None` where that cannot be told.
@@ -64,8 +64,8 @@ mod tests {
         file.write_all_at(&vec![1; MIB as usize], 5 * MIB).unwrap();
         assert_eq!(hole_bytes(&file, 8 * MIB), 6 * MIB);
         assert_eq!(hole_bytes(&file, 4 * MIB), 3 * MIB, "no more than the size that was asked for");
-        assert_eq!(longest_data(&file, 4 * MIB), 2 * MIB..3 * MIB);
-        assert_eq!(longest_data(&file, MIB), 0..MIB, "nothing but a hole");
+        assert_eq!(written_ranges(&file, 8 * MIB), [2 * MIB..3 * MIB, 5 * MIB..6 * MIB]);
+        assert_eq!(written_ranges(&file, MIB).first(), Some(&(0..MIB)), "nothing but a hole");
         file.write_all_at(&[1], 8 * MIB - 1).unwrap();
         assert!(hole_bytes(&file, 8 * MIB) < 6 * MIB);
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 pub use child::end_with_this_thread;
 pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
-pub use holes::{hole_bytes, longest_data};
+pub use holes::{hole_bytes, written_ranges};
 pub use latency::Latency;
 pub use lockable::LockableFile;
 #[cfg(any(test, feature = "testkit"))]

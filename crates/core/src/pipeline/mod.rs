@@ -18,6 +18,7 @@ mod writing;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
@@ -107,6 +108,8 @@ pub struct BackupOutcome {
     pub zero_bytes: u64,
     /// Bytes of all families.
     pub stored_bytes: u64,
+    /// How long it took to give the last families their names, after all bytes were on their devices.
+    pub publishing: Duration,
 }
 
 const SOURCE: usize = 0;
@@ -276,6 +279,7 @@ fn outcome(sinks: &[Box<dyn Sink>], closed: &[Closed], accounts: &Accounts) -> B
         data_bytes: closed.iter().map(|family| family.data_bytes).sum(),
         zero_bytes: closed.iter().map(|family| family.zero_bytes).sum(),
         stored_bytes: closed.iter().map(|family| family.length).sum(),
+        publishing: accounts.publishing(),
         stages,
     }
 }

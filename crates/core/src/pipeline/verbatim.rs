@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
@@ -56,6 +57,8 @@ pub struct Copied {
     pub plain_bytes: Option<(u64, u64)>,
     /// Bytes of all families.
     pub stored_bytes: u64,
+    /// How long it took to give the last families their names, after all bytes were on their devices.
+    pub publishing: Duration,
 }
 
 /// What was learnt of the source while it was copied.
@@ -123,6 +126,7 @@ impl Verbatim<'_> {
             manifest: read.manifest,
             plain_bytes: read.plain_bytes,
             stored_bytes: total(read.footers.iter().map(|footer| footer.family_length)),
+            publishing: accounts.publishing(),
         })
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 
@@ -71,6 +71,7 @@ pub(super) struct Commit<'s, 'a> {
     writing: &'a Writing<'a>,
     ways: &'a dyn Ways,
     writers: Vec<WriterHandle<'s>>,
+    accounts: &'a Accounts,
     published: &'a mut bool,
 }
 
@@ -118,7 +119,7 @@ impl Writing<'_> {
                 });
                 started.collect::<Result<Vec<WriterHandle<'_>>>>()
             });
-            let done = writers.and_then(|writers| fill(Commit { writing: self, ways, writers, published }));
+            let done = writers.and_then(|writers| fill(Commit { writing: self, ways, writers, accounts, published }));
             if done.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
@@ -181,13 +182,21 @@ impl Commit<'_, '_> {
         write_footer(1)?;
         self.ways.close_family(1);
         drop(write_footer);
-        let mut first = self.writers.into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        let mut first = std::mem::take(&mut self.writers).into_iter().map(join).collect::<Result<Vec<_>>>()?;
         (self.writing.permit)()?;
+        let begun = Instant::now();
+        let named = self.publish_last(&mut others, &mut first);
+        self.accounts.add_publishing(begun.elapsed());
+        named
+    }
+
+    /// The last names: that of family 1, with `--init` those of all.
+    fn publish_last<'k>(&mut self, others: &mut [&'k mut dyn Sink], first: &mut [&'k mut dyn Sink]) -> Result<()> {
         if self.writing.init {
-            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.publish())?;
+            others.iter_mut().chain(&mut *first).try_for_each(|sink| sink.publish())?;
             // Until here a failure takes everything back: the old set stands under its names as before.
             *self.published = true;
-            others.iter_mut().chain(&mut first).try_for_each(|sink| sink.retire())
+            others.iter_mut().chain(first).try_for_each(|sink| sink.retire())
         } else {
             first.iter_mut().try_for_each(|sink| sink.publish())
         }

@@ -117,6 +117,19 @@ impl MediaSet {
         total(self.families.iter().filter_map(Family::size))
     }
 
+    /// Bytes that its blocks unpack to, zeros included, as the trailers say: for a display, nothing is sized by it. A byte that was sent twice counts
+    /// twice, and a differential counts only what has changed.
+    ///
+    /// # Errors
+    /// A trailer cannot be read, or the set comes from a pipe.
+    pub fn plain_bytes(&mut self) -> Result<u64> {
+        let data_key = self.data_key.as_ref();
+        self.families.iter_mut().try_fold(0_u64, |sum, family| {
+            let trailer = family.trailer(data_key)?;
+            Ok(sum.saturating_add(trailer.data_bytes).saturating_add(trailer.zero_bytes))
+        })
+    }
+
     pub(super) fn families_mut(&mut self) -> &mut [Family] {
         &mut self.families
     }

@@ -262,7 +262,7 @@ fn warning_of_keys(outcome: &Outcome) -> Option<String> {
     let named = encrypted.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
     (!encrypted.is_empty()).then(|| {
         format!(
-            "{} tablespaces are encrypted, and the server has no keys ({named}{more}): they are in this backup as they are, and nobody can \
+            "encrypted tablespaces for which the server has no keys: {} ({named}{more}); they are in this backup as they are, and nobody can \
              read them without the keys that they were written with",
             encrypted.len()
         )
@@ -277,7 +277,7 @@ fn warning_of_outside(outcome: &Outcome) -> Option<String> {
     let named = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     (!tables.is_empty()).then(|| {
         format!(
-            "{} tables have a DATA DIRECTORY of their own ({named}{more}): the restored server looks for them there, and a restore says what to do",
+            "tables with a DATA DIRECTORY of their own: {} ({named}{more}); the restored server looks for them there, and a restore says what to do",
             tables.len()
         )
     })

@@ -38,7 +38,7 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
     let Some(open) = asked(server, "INNODB_SYS_TABLESPACES", "", &tables) else {
         return Ok(vec![format!(
             "{}: if they are not in the system tablespace, they are not in this backup; an account with PROCESS lets it tell",
-            named(&tables, "of InnoDB have no file of their own")
+            named(&tables, "without a file of their own")
         )]);
     };
     if let Some(table) = tables.iter().find(|table| open.contains(*table)) {
@@ -51,7 +51,7 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
     }
     Ok(vec![format!(
         "{}: their tablespaces were discarded, or lost before the server started; there is nothing of them in this backup",
-        named(&rest, "of InnoDB have no file")
+        named(&rest, "without a file")
     )])
 }
 
@@ -101,7 +101,7 @@ fn lost(file: &str) -> Error {
 
 fn named(tables: &[String], what: &str) -> String {
     let first = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    format!("{} tables {what} ({first}{})", tables.len(), if tables.len() > NAMED_MAX { ", …" } else { "" })
+    format!("InnoDB tables {what}: {} ({first}{})", tables.len(), if tables.len() > NAMED_MAX { ", …" } else { "" })
 }
 
 /// The tables of InnoDB that have a definition and no file, as the server names them inside: `shop/item`.
