@@ -5,6 +5,7 @@ mod child;
 mod directory;
 mod file;
 mod holes;
+mod home;
 mod latency;
 mod memory;
 mod operation;
@@ -12,6 +13,7 @@ mod queue;
 mod ring;
 mod scratch;
 mod small_file;
+mod trust;
 
 use crate::error::{Error, Result};
 
@@ -19,12 +21,14 @@ pub use child::end_with_this_thread;
 pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, longest_data};
+pub use home::{config_home, home, state_home};
 pub use latency::Latency;
 pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};
 pub use queue::{Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
 pub use small_file::{read_small, read_whole};
+pub use trust::refuse_files_of_others;
 
 /// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
 /// machines where the probe is wrong.

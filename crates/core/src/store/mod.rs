@@ -130,13 +130,13 @@ impl Stores {
     pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions, profile: Option<&str>) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        let ours =
-            |name: &str| name == "HOME" || name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
+        let ours = |name: &str| name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
         let mut settings: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
         if let Some(profile) = profile {
             settings.retain(|(name, _)| !OF_AN_ACCOUNT.iter().any(|start| name.starts_with(start)));
             settings.push(("AWS_PROFILE".into(), profile.into()));
         }
+        settings.extend(crate::io::home().and_then(|home| Some(("HOME".to_owned(), home.to_str()?.to_owned()))));
         Self::keeping(patience, settings, objects)
     }
 
