@@ -149,6 +149,7 @@ fn with_report(
     report.finish(done.as_ref().err());
     let written = match &shown.report {
         None => Ok(()),
+    report.configuration = config.read_from.as_ref().map(|path| path.display().to_string());
         Some(to) => write_report(to, &report),
     };
     if let Err(error) = written {

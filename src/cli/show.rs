@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::{Event, Shipped};
-use fullbore::report::Report;
+use fullbore::report::{PlannedReport, Report};
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
@@ -239,6 +239,45 @@ pub fn event(event: &Event) {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
+    if let Some(planned) = &report.planned {
+        plan_of_backup(report, planned, out);
+    }
+    origin(report, out);
+}
+
+/// What a backup would do.
+fn plan_of_backup(report: &Report, planned: &PlannedReport, out: &mut Vec<String>) {
+    let (kind, engine) = (report.kind.as_deref().unwrap_or("full"), report.engine.as_deref().unwrap_or("?"));
+    out.push(format!(
+        "  {kind} by engine {engine}, compression {}, {}, {}, queue depth {}",
+        planned.compression,
+        counted(planned.readers, "reader"),
+        counted(planned.workers, "worker"),
+        planned.queue_depth
+    ));
+    if report.encrypted_to.is_empty() {
+        out.push("  not encrypted".to_owned());
+    }
+    for (what, families) in [("family", &planned.families), ("copy of family", &planned.copies)] {
+        for (at, family) in families.iter().enumerate() {
+            let about = match family.expected_bytes {
+                0 => String::new(),
+                bytes => format!(", about {}", show_bytes(bytes)),
+            };
+            let free =
+                family.free_bytes.map_or_else(String::new, |bytes| format!(", {} free there", show_bytes(bytes)));
+            out.push(format!("  {what} {}: {}{about}{free}", at + 1, value(&family.device)));
+        }
+    }
+}
+
+/// Who can open the set, and which configuration counted.
+fn origin(report: &Report, out: &mut Vec<String>) {
+    for key in &report.encrypted_to {
+        let file = key.file.as_ref().map_or_else(String::new, |file| format!(" ({})", value(file)));
+        out.push(format!("  encrypted to {}{file}", key.key_id));
+    }
+    out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
         Event::Shipped(Shipped { set, last, frames, stored_bytes, pace, .. }) => {
             let frames = counted(*frames, "frame");
             message(&format!("log {set} up to {last}: {frames}, {}; {pace}", show_bytes(*stored_bytes)))
@@ -374,6 +413,7 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
 fn details(report: &Report, out: &mut Vec<String>) {
     let mut stages = Table::new();
     stages.load_style(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
+    origin(report, out);
     for stage in &report.stages {
         let seconds = |value: f64| format!("{value:.2}");
         let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));

@@ -5,6 +5,7 @@ mod base;
 mod manifest;
 mod mirror;
 pub(super) mod sinks;
+mod planned;
 pub(super) mod stripes;
 mod within;
 
@@ -29,6 +30,7 @@ use uuid::Uuid;
 pub(super) use base::about_base;
 pub use mirror::Mirror;
 use stripes::Raised;
+pub(super) use planned::encrypted_to;
 
 use super::{Conduct, estimate, exclusive, limit, log, memory};
 use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
@@ -196,6 +198,7 @@ pub(super) fn write(
         report.status = "planned".into();
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
         return Ok(None);
+        report.planned = Some(planned::planned(request, &prepared));
     }
     if let Some(within) = within {
         within.begins(&prepared)?;
