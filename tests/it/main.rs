@@ -87,6 +87,7 @@ mod servers_in_repositories;
 mod signals;
 mod slips;
 mod small_disk;
+mod small_memory;
 mod source_changes;
 mod store_answers;
 mod store_lives;
