@@ -68,6 +68,14 @@ pub fn note(text: &str) {
     message(&format!("note: {text}"));
 }
 
+/// A note while progress may be drawn: what stands on its line goes, and comes again below.
+pub fn beside_progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[J");
+    }
+    note(text);
+}
+
 /// What clap has to say: help and version to standard output, errors to standard error.
 pub fn clap_error(error: &clap::Error) -> ExitCode {
     let _ = error.print();
@@ -231,14 +239,6 @@ fn plan(report: &Report, out: &mut Vec<String>) {
     if report.allocated_bytes > 0 {
         out.push(format!("  database: {} in use", show_bytes(report.allocated_bytes)));
     }
-}
-
-/// What happened while a log is followed.
-pub fn event(event: &Event) {
-    match event {
-        Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
-        Event::Apart(why) => warning(&format!("{why}; a full is taken")),
-        Event::Joined(title) => message(&format!("going on from {title}")),
     if let Some(planned) = &report.planned {
         plan_of_backup(report, planned, out);
     }
@@ -278,6 +278,14 @@ fn origin(report: &Report, out: &mut Vec<String>) {
         out.push(format!("  encrypted to {}{file}", key.key_id));
     }
     out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
+}
+
+/// What happened while a log is followed.
+pub fn event(event: &Event) {
+    match event {
+        Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
+        Event::Apart(why) => warning(&format!("{why}; a full is taken")),
+        Event::Joined(title) => message(&format!("going on from {title}")),
         Event::Shipped(Shipped { set, last, frames, stored_bytes, pace, .. }) => {
             let frames = counted(*frames, "frame");
             message(&format!("log {set} up to {last}: {frames}, {}; {pace}", show_bytes(*stored_bytes)))
@@ -405,6 +413,7 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
         show_bytes(report.peak_rss_bytes),
         report.cpu_s,
     ));
+    origin(report, out);
     if shown.verbose {
         details(report, out);
     }
@@ -413,7 +422,6 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
 fn details(report: &Report, out: &mut Vec<String>) {
     let mut stages = Table::new();
     stages.load_style(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
-    origin(report, out);
     for stage in &report.stages {
         let seconds = |value: f64| format!("{value:.2}");
         let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));
