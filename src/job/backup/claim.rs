@@ -27,13 +27,11 @@ pub(super) fn claimed(
         let plan = plan_with(request, &knobs, stripes, per_family)?;
         if claim(request, &plan, per_family, conduct, report).is_ok() {
             let note = format!(
-                "the plan is smaller than usual, for there is not more memory: {}, {}, {} (usual: {}, {}, {})",
+                "the plan is smaller than usual, for there is not more memory: {}, {} (usual: {}, {})",
                 counted(plan.buffer_count() as u64, "buffer"),
                 counted(plan.workers as u64, "worker"),
-                counted(plan.readers as u64, "reader"),
                 usual.buffer_count(),
-                usual.workers,
-                usual.readers
+                usual.workers
             );
             if !report.notes.contains(&note) {
                 report.notes.push(note);
@@ -55,23 +53,22 @@ pub(super) fn claimed(
     )))
 }
 
-/// Ever smaller plans than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. What was asked for stays.
+/// Ever smaller plans than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. What was asked for stays, and so do the readers:
+/// a session may be open for that many.
 fn smaller(request: &Request, usual: &Plan) -> Vec<Knobs> {
     let asked = &request.knobs;
     if asked.buffer_count.is_some() {
         return Vec::new();
     }
-    let differential = request.is_differential();
-    let (mut readers, mut workers, mut found) = (usual.readers, usual.workers, Vec::new());
+    let (mut workers, mut found) = (usual.workers, Vec::new());
     loop {
-        let threads = Plan { readers, workers, ..usual.clone() };
-        let buffer_count = Some(threads.least_buffers(differential));
-        found.push(Knobs { buffer_count, readers: Some(readers), workers: Some(workers), ..asked.clone() });
-        let fewer = (asked.readers.unwrap_or(readers.div_ceil(2)), asked.workers.unwrap_or(workers.div_ceil(2)));
-        if fewer == (readers, workers) {
+        let least = Plan { workers, ..usual.clone() }.least_buffers(request.is_differential());
+        found.push(Knobs { buffer_count: Some(least), workers: Some(workers), ..asked.clone() });
+        let fewer = asked.workers.unwrap_or(workers.div_ceil(2));
+        if fewer == workers {
             return found;
         }
-        (readers, workers) = fewer;
+        workers = fewer;
     }
 }
 

@@ -403,12 +403,15 @@ impl Bucket {
         })
     }
 
-    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`.
+    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`; false where the account may not ask.
     pub fn has_objects_below(&self, prefix: &str) -> Result<bool> {
         self.ask(prefix, async {
             let once = || self.client.page(prefix, None);
-            let page = persistently(self.control.patience, once).await;
-            let page = page.map_err(|error| explained("list", &self.url(prefix), &error))?;
+            let page = match persistently(self.control.patience, once).await {
+                // Who may write objects need not be allowed to list them.
+                Err(StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }) => return Ok(false),
+                page => page.map_err(|error| explained("list", &self.url(prefix), &error))?,
+            };
             Ok(!page.result.objects.is_empty() || !page.result.common_prefixes.is_empty())
         })
     }
