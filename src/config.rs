@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fullbore_core::io::read_whole;
+use fullbore_core::io::{config_home, read_whole, refuse_files_of_others};
 use fullbore_core::store::{self, Encryption, LockMode, ObjectLock, ObjectOptions, Stores};
 use fullbore_core::{Error, Result};
 use jiff::{Timestamp, ToSpan};
@@ -65,6 +65,9 @@ pub struct Config {
     pub max_parts: Option<u64>,
     /// Where the catalog is.
     pub catalog: Option<PathBuf>,
+    /// The file that this was read from.
+    #[serde(skip)]
+    pub read_from: Option<PathBuf>,
     /// Named repositories.
     pub repository: BTreeMap<String, RepositoryConfig>,
 }
@@ -237,22 +240,28 @@ fn lock_until(text: &str, now: Timestamp) -> Result<Timestamp> {
 /// Reads the configuration.
 ///
 /// # Errors
-/// The named file cannot be read, or a file has an unknown key or a wrong value: with line and hint.
+/// The named file cannot be read, or others may change it, or a file has an unknown key or a wrong value: with line and hint.
 pub fn load(named: Option<&Path>) -> Result<Config> {
     if let Some(path) = named {
-        return read(path);
+        return trusted(path);
     }
-    let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    let home = config_home();
     let places = [
         Some(PathBuf::from("fullbore.toml")),
         home.map(|home| home.join("fullbore/fullbore.toml")),
         Some("/etc/fullbore/fullbore.toml".into()),
     ];
     match places.into_iter().flatten().find(|path| path.is_file()) {
-        Some(path) => read(&path),
+        Some(path) => trusted(&path),
         None => Ok(Config::default()),
     }
+}
+
+/// Reads a configuration that nobody but this user and root may change: it says where backups go, and who can open them.
+fn trusted(path: &Path) -> Result<Config> {
+    refuse_files_of_others(path)?;
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    Ok(Config { read_from: Some(real), ..read(path)? })
 }
 
 fn read(path: &Path) -> Result<Config> {

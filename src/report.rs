@@ -108,6 +108,12 @@ pub struct Report {
     pub start_check: Option<StartCheckReport>,
     /// Tables that were taken out of the backup of a server.
     pub tables: Option<TablesReport>,
+    /// The configuration file that counted.
+    pub configuration: Option<String>,
+    /// The keys that the set is encrypted to, or those of the copies.
+    pub encrypted_to: Vec<KeyReport>,
+    /// What a backup would do, with `--dry-run`.
+    pub planned: Option<PlannedReport>,
     /// What went not quite as it should.
     pub warnings: Vec<String>,
     /// What is worth knowing, and nothing to be done about.
@@ -152,6 +158,43 @@ pub struct FamilyReport {
     pub bytes: u64,
     /// Its digest in hexadecimal digits.
     pub blake3: String,
+}
+
+/// A key that a set is encrypted to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyReport {
+    /// Its name on the media, in hexadecimal digits.
+    pub key_id: String,
+    /// The file that it was read from.
+    pub file: Option<String>,
+}
+
+/// What a backup would do.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlannedReport {
+    /// As `--compression` spells it.
+    pub compression: String,
+    /// Threads that read the database.
+    pub readers: u64,
+    /// Threads that pack.
+    pub workers: u64,
+    /// Writes in flight in each family.
+    pub queue_depth: u64,
+    /// The families.
+    pub families: Vec<PlannedFamily>,
+    /// The same families in the repository of `--copy-to`.
+    pub copies: Vec<PlannedFamily>,
+}
+
+/// A family that would be written.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlannedFamily {
+    /// As a report of the backup would name it; a name that is made of the time and an id is another one then.
+    pub device: String,
+    /// How long it is expected to become; 0 where that is not known.
+    pub expected_bytes: u64,
+    /// Bytes that are free there; nothing of a store.
+    pub free_bytes: Option<u64>,
 }
 
 /// A restore with `--resume`.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::io::state_home;
 use fullbore_core::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
@@ -33,13 +34,7 @@ pub struct LastSeen {
 
 /// Where the catalog is when nothing says otherwise.
 pub fn default_path() -> PathBuf {
-    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || directory("HOME").map(|home| home.join(".local/state"));
-    let state = match directory("XDG_STATE_HOME") {
-        None if rustix::process::getuid().is_root() => Some(PathBuf::from("/var/lib")),
-        given => given.or_else(home),
-    };
-    state.unwrap_or_else(std::env::temp_dir).join("fullbore/catalog.db")
+    state_home().unwrap_or_else(std::env::temp_dir).join("fullbore/catalog.db")
 }
 
 impl Catalog {

@@ -43,7 +43,7 @@ const SOME_FAILED: u8 = 4;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Bench, config: &Config) -> Result<u8> {
-    let conduct = super::conduct(config)?;
+    let conduct = super::conduct(config, false)?;
     let request = Request {
         matrix: args.matrix.clone(),
         work: args.work.clone(),

@@ -80,12 +80,12 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
     if let Some(ReportTo::File(path)) = &args.report {
         super::check_report_place(path)?;
     }
-    let directory = profile::directory()?;
+    let places = profile::places();
     let (profile, kept) = if args.show {
-        (profile::load(&directory, &args.name)?, None)
+        (profile::load(&places, &args.name)?, None)
     } else {
         let made = measure(args, config, config_file)?;
-        let path = profile::save(&directory, &made)?;
+        let path = profile::save(&places, &made)?;
         (made, Some(path))
     };
     if args.report != Some(ReportTo::Output) {

@@ -14,7 +14,7 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
     match args.what {
         Inspected::Files => {
             let key = args.key.clone().or_else(|| config.key.clone());
-            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref(), &config.stores()?)?;
+            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref(), &super::stores(config)?)?;
             if args.json {
                 print_json(&manifests)?;
             } else {
@@ -52,7 +52,7 @@ fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
 }
 
 fn print_sets(from: &[String], json: bool, config: &Config, show: impl Fn(&[SetSummary])) -> Result<u8> {
-    let (sets, remarks) = inspect::header(from, &config.stores()?)?;
+    let (sets, remarks) = inspect::header(from, &super::stores(config)?)?;
     if json {
         print_json(&sets)?;
     } else {

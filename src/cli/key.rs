@@ -14,7 +14,7 @@ pub fn run(args: &Key, config: &Config) -> Result<u8> {
     match &args.verb {
         KeyVerb::New { file, recovery, no_recovery } => new(file, recovery.as_deref(), *no_recovery),
         KeyVerb::Rewrap { from, key, encrypt_to } => {
-            let written = keys::rewrap(from, key, encrypt_to, &config.stores()?)?;
+            let written = keys::rewrap(from, key, encrypt_to, &super::stores(config)?)?;
             written.iter().for_each(|path| show::line(&format!("wrote {}", path.display())));
             Ok(0)
         }

@@ -97,7 +97,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
     super::refuse_report_in_database(args.shown.report.as_ref(), Path::new(backup::path_of(&args.source)))?;
     // The last set is stored when a signal has come already.
-    let stores = config.stores()?;
+    let stores = super::stores(config)?;
     super::with_report(
         COMMAND,
         &args.shown,

@@ -36,6 +36,7 @@ use fullbore::config::Config;
 use fullbore::job::Conduct;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
+use fullbore_core::store::Stores;
 
 use args::{Arguments, ReportTo, Verb};
 
@@ -85,11 +86,19 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
 /// The signal of a write beyond the greatest file size, by its number on Linux; signal-hook does not name it.
 const SIGXFSZ: i32 = 25;
 
+/// What object stores are reached through; of requests that fail for some seconds they tell.
+fn stores(config: &Config) -> Result<Stores> {
+    let stores = config.stores()?;
+    stores.tell_retries(show::beside_progress);
+    Ok(stores)
+}
+
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
-fn conduct(config: &Config) -> Result<Conduct> {
+fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
     fullbore::bench::end_with_the_bench()?;
     let volumes = fullbore::bench::volume::environment::volumes()?;
-    let conduct = Conduct { stores: config.stores()?, volumes, ..Conduct::default() };
+    let conduct =
+        Conduct { stores: if quiet { config.stores()? } else { stores(config)? }, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     // Under nohup the job is to go on without its terminal.
@@ -113,7 +122,7 @@ fn conduct(config: &Config) -> Result<Conduct> {
 
 /// The same for a verb without a report: its requests to stores end with a signal too.
 fn heeding(config: &Config) -> Result<Conduct> {
-    let conduct = conduct(config)?;
+    let conduct = conduct(config, false)?;
     conduct.stores.heed(&conduct.signal);
     Ok(conduct)
 }
@@ -136,9 +145,10 @@ fn with_report(
     if let Some(ReportTo::File(path)) = &shown.report {
         prove_report_place(path)?;
     }
-    let conduct = conduct(config)?;
+    let conduct = conduct(config, shown.quiet)?;
     conduct.stores.heed(&conduct.signal);
     let mut report = Report::begin(command);
+    report.configuration = config.read_from.as_ref().map(|path| path.display().to_string());
     let display = match command {
         fullbore::job::log::COMMAND => progress::Display::none(), // It tells of each set.
         _ => progress::Display::start(command, shown, &conduct.progress),

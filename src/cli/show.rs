@@ -9,7 +9,7 @@ use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::inspect::SetSummary;
 use fullbore::job::log::{Event, Shipped};
-use fullbore::report::{CalibratedReport, LimitReport, Report, WITH_WARNINGS};
+use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, Report, WITH_WARNINGS};
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
@@ -104,6 +104,14 @@ pub fn told(text: &str) {
 /// Something worth knowing, and nothing to be done about.
 pub fn note(text: &str) {
     message(&format!("note: {text}"));
+}
+
+/// A note while progress may be drawn: what stands on its line goes, and comes again below.
+pub fn beside_progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[J");
+    }
+    note(text);
 }
 
 /// What clap has to say: help and version to standard output, errors to standard error.
@@ -277,6 +285,45 @@ fn plan(report: &Report, out: &mut Vec<String>) {
     if report.allocated_bytes > 0 {
         out.push(format!("  database: {} in use", show_bytes(report.allocated_bytes)));
     }
+    if let Some(planned) = &report.planned {
+        plan_of_backup(report, planned, out);
+    }
+    origin(report, out);
+}
+
+/// What a backup would do.
+fn plan_of_backup(report: &Report, planned: &PlannedReport, out: &mut Vec<String>) {
+    let (kind, engine) = (report.kind.as_deref().unwrap_or("full"), report.engine.as_deref().unwrap_or("?"));
+    out.push(format!(
+        "  {kind} by engine {engine}, compression {}, {}, {}, queue depth {}",
+        planned.compression,
+        counted(planned.readers, "reader"),
+        counted(planned.workers, "worker"),
+        planned.queue_depth
+    ));
+    if report.encrypted_to.is_empty() {
+        out.push("  not encrypted".to_owned());
+    }
+    for (what, families) in [("family", &planned.families), ("copy of family", &planned.copies)] {
+        for (at, family) in families.iter().enumerate() {
+            let about = match family.expected_bytes {
+                0 => String::new(),
+                bytes => format!(", about {}", show_bytes(bytes)),
+            };
+            let free =
+                family.free_bytes.map_or_else(String::new, |bytes| format!(", {} free there", show_bytes(bytes)));
+            out.push(format!("  {what} {}: {}{about}{free}", at + 1, value(&family.device)));
+        }
+    }
+}
+
+/// Who can open the set, and which configuration counted.
+fn origin(report: &Report, out: &mut Vec<String>) {
+    for key in &report.encrypted_to {
+        let file = key.file.as_ref().map_or_else(String::new, |file| format!(" ({})", value(file)));
+        out.push(format!("  encrypted to {}{file}", key.key_id));
+    }
+    out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
 }
 
 /// What happened while a log is followed.
@@ -408,6 +455,7 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
         show_bytes(report.peak_rss_bytes),
         report.cpu_s,
     ));
+    origin(report, out);
     if shown.verbose {
         details(report, out);
     }

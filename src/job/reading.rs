@@ -113,14 +113,50 @@ pub(super) fn open(
     let transfer_size = found.iter().map(|found| found.header.transfer_size).max().unwrap_or(0);
     let families = found.iter().map(|found| found.families).max().unwrap_or(0);
     let devices = found.iter().flat_map(|found| &found.devices);
-    let plan = unpack_plan(knobs, devices, families.into(), transfer_size)?;
     let encrypted = found.iter().any(|found| found.header.cipher != CipherId::None);
-    claim(&plan, families.into(), encrypted, report)?;
+    let plan = claimed(knobs, devices, (families.into(), transfer_size), encrypted, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
     let sets = opened.collect::<Result<_>>()?;
     report.warnings.extend(found.iter().flat_map(|found| found.unreadable_sidecars()));
     Ok(Opened { sets, pool, plan })
+}
+
+/// The plan, once its memory is known to be there; a smaller one where there is not enough, and nobody asked for so many buffers.
+fn claimed<'a>(
+    knobs: &Knobs,
+    devices: impl Iterator<Item = &'a Device> + Clone,
+    (families, transfer_size): (usize, u32),
+    encrypted: bool,
+    report: &mut Report,
+) -> Result<UnpackPlan> {
+    let usual = unpack_plan(knobs, devices.clone(), families, transfer_size)?;
+    let Err(too_large) = claim(&usual, families, encrypted, report) else { return Ok(usual) };
+    let (mut workers, mut tried) = (usual.workers, knobs.buffer_count);
+    while tried.is_none() {
+        let buffer_count = Some(UnpackPlan { workers, ..usual.clone() }.least_buffers(families));
+        let smaller = Knobs { buffer_count, workers: Some(workers), ..knobs.clone() };
+        let plan = unpack_plan(&smaller, devices.clone(), families, transfer_size)?;
+        if claim(&plan, families, encrypted, report).is_ok() {
+            let (buffers, usually) = (plan.buffer_count(), usual.buffer_count());
+            report.notes.push(format!(
+                "the plan is smaller than usual, for there is not more memory: {buffers} buffers, {workers} workers (usual: {usually}, {})",
+                usual.workers
+            ));
+            return Ok(plan);
+        }
+        let fewer = knobs.workers.unwrap_or(workers.div_ceil(2));
+        if fewer == workers {
+            tried = buffer_count;
+        }
+        workers = fewer;
+    }
+    Err(match (knobs.buffer_count, tried) {
+        (None, Some(least)) => {
+            too_large.noting(&format!("the smallest plan has {least} buffers and does not fit either"))
+        }
+        _ => too_large,
+    })
 }
 
 fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Report) -> Result<()> {

@@ -182,7 +182,7 @@ fn a_goal_without_auto_and_an_auto_that_cannot_be_are_refused() {
 
 /// The profile, changed.
 fn change_profile(world: &World, change: impl FnOnce(&mut Value)) {
-    let file = "home/.config/fullbore/profiles/default.json";
+    let file = "state/fullbore/profiles/default.json";
     let mut profile: Value = serde_json::from_slice(&world.read(file)).unwrap();
     change(&mut profile);
     world.write(file, profile.to_string().as_bytes());
@@ -223,11 +223,8 @@ fn the_printed_command_encrypts_as_the_configuration_says_and_keeps_every_flag()
     let world = calibrated();
     world.run("key new --no-recovery k.key").done();
     world.write("enc.toml", b"encrypt-to = [\"k.key.pub\"]\n");
-    std::fs::copy(
-        world.at("home/.config/fullbore/profiles/default.json"),
-        world.at("home/.config/fullbore/profiles/night.json"),
-    )
-    .unwrap();
+    std::fs::copy(world.at("state/fullbore/profiles/default.json"), world.at("state/fullbore/profiles/night.json"))
+        .unwrap();
     let options = "--config enc.toml --outage 60 --device-timeout 90 --profile night";
     let command = command(&advise(&world, options));
     for flag in options.split(" --").chain(["encrypt-to k.key.pub"]) {

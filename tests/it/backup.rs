@@ -197,3 +197,20 @@ fn the_memory_of_the_codecs_is_planned_and_said() {
     let text = world.run(&format!("{line} --dry-run")).done().text();
     assert!(text.contains(" + codecs ") && text.contains(" = "), "{text}");
 }
+
+#[test]
+fn no_family_has_a_name_that_programs_take_for_an_option_and_one_of_before_is_still_replaced() {
+    let world = World::with_database();
+    std::fs::rename(world.at("app.db"), world.at("-x.db")).unwrap();
+    world.run("backup sqlite:-x.db --to a/").done();
+    let made = world.names("a");
+    assert!(made.len() == 1 && made[0].starts_with("x-full-"), "{made:?}");
+    // As an earlier version has called it.
+    let line = "backup sqlite:-x.db --init --name-template {database}.bore --to b/";
+    world.run("backup sqlite:-x.db --to b/-x.bore").done();
+    world.run(line).done();
+    assert_eq!(world.names("b"), ["-x.bore"]);
+    std::fs::remove_file(world.at("b/-x.bore")).unwrap();
+    world.run(line).done();
+    assert_eq!(world.names("b"), ["x.bore"]);
+}

@@ -15,10 +15,10 @@ use crate::world::World;
 
 /// Small, so that a test takes seconds: what is measured says little then, and no test asks how fast anything is.
 const SMALL: &str = "--seconds 1 --space 32MiB";
-const PROFILES: &str = "home/.config/fullbore/profiles";
+const PROFILES: &str = "state/fullbore/profiles";
 
 fn stored(world: &World, name: &str) -> Profile {
-    profile::load(&world.at(PROFILES), name).unwrap()
+    profile::load(&[world.at(PROFILES)], name).unwrap()
 }
 
 #[test]

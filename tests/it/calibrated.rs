@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-const PROFILES: &str = "home/.config/fullbore/profiles";
+const PROFILES: &str = "state/fullbore/profiles";
 const BACKUP: &str = "backup sqlite:app.db --to a/ --report json";
 
 fn calibrated(name: &str) -> World {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-const PROFILE: &str = "home/.config/fullbore/profiles/default.json";
+const PROFILE: &str = "state/fullbore/profiles/default.json";
 
 fn calibrated() -> World {
     let world = World::with_database();
@@ -282,7 +282,7 @@ fn without_a_profile_of_this_machine_nothing_is_foreseen() {
     let world = World::with_database();
     world.run("estimate sqlite:app.db --to a/").refused(2, "profile `default`", "fullbore calibrate");
     world.run("calibrate --read app.db --write a --seconds 1 --space 32MiB").done();
-    world.write("home/.config/fullbore/profiles/night.json", &world.read(PROFILE));
+    world.write("state/fullbore/profiles/night.json", &world.read(PROFILE));
     let copied = world.run("estimate sqlite:app.db --to a/ --profile night --report json").done().json();
     assert_eq!(copied["profile"]["name"], "night", "a copy has the name of its file");
     world.run("estimate sqlite:app.db --to a/ --profile ../x").refused(2, "../x", "letters");

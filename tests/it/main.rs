@@ -12,6 +12,7 @@ mod calibrated;
 mod bench_matrix;
 mod bench_places;
 mod bench_volumes;
+mod configuration;
 mod copy;
 mod copy_repositories;
 #[cfg(any(feature = "mysql", feature = "mariadb"))]
@@ -97,6 +98,7 @@ mod servers_in_repositories;
 mod signals;
 mod slips;
 mod small_disk;
+mod small_memory;
 mod source_changes;
 mod sqlite_sources;
 mod store_answers;

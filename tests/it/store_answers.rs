@@ -139,9 +139,9 @@ mod object_store {
             let proxy = FaultProxy::start(store.endpoint(), move |_| Fault::Flood { status });
             let google = vec![("STORAGE_EMULATOR_HOST", proxy.endpoint().to_owned())];
             let kinds = [
-                ("s3", store.environment_at(proxy.endpoint()), "8 MiB", 16),
-                ("az", azure_at(proxy.endpoint()), "32 MiB", 48),
-                ("gs", google, "8 MiB", 16),
+                ("s3", store.environment_at(proxy.endpoint()), "8 MiB", 48),
+                ("az", azure_at(proxy.endpoint()), "32 MiB", 72),
+                ("gs", google, "8 MiB", 48),
             ];
             for (scheme, variables, bound, most) in kinds {
                 let mut lines = vec![format!("list --from {scheme}://media/night/")];
@@ -174,5 +174,58 @@ mod object_store {
         let ended = run(&world, &store.environment_at(proxy.endpoint()), "list --from s3://media/night/");
         ended.refused_once(1, &["s3://media/night/", "the store's listing has no end"]);
         assert!(proxy.requests().len() < 10);
+    }
+
+    #[test]
+    fn a_key_that_is_a_prefix_of_others_is_refused_as_a_directory_is() {
+        let (world, store) = (World::with_database(), store());
+        let variables = store.environment();
+        run(&world, &variables, "backup sqlite:app.db --to s3://media/night/").done();
+        let ended = run(&world, &variables, "backup sqlite:app.db --to s3://media/night");
+        ended.refused_once(2, &["s3://media/night", "there are objects below it", "end it with `/`"]);
+        let ended = run(&world, &variables, "copy --from s3://media/night/ --to s3://media/night");
+        ended.refused_once(2, &["s3://media/night", "there are objects below it"]);
+        run(&world, &variables, "backup sqlite:app.db --to s3://media/nigh").done();
+        assert_eq!((store.objects("media").len(), store.uploads("media").len()), (2, 0));
+    }
+
+    #[test]
+    fn a_request_that_fails_for_long_is_told_of_while_it_is_tried_again() {
+        let (world, store) = (World::with_database(), store());
+        let proxy = FaultProxy::start(store.endpoint(), |request| match request.operation() {
+            "UploadPart" if request.attempt < 7 => Fault::INTERNAL_ERROR,
+            _ => Fault::Pass,
+        });
+        let variables = store.environment_at(proxy.endpoint());
+        let ended = run(&world, &variables, "backup sqlite:app.db --to s3://media/one.bore").done();
+        assert!(
+            ended.err.contains("note: retrying PUT /media/one.bore (") && ended.err.contains(": InternalError"),
+            "{ended}"
+        );
+        assert!(ended.err.lines().filter(|line| line.contains("retrying")).count() < 5, "{ended}");
+        proxy.set_rule(|request| match request.operation() {
+            "UploadPart" if request.attempt < 7 => Fault::INTERNAL_ERROR,
+            _ => Fault::Pass,
+        });
+        let ended = run(&world, &variables, "backup sqlite:app.db --to s3://media/two.bore --quiet").done();
+        assert!(!ended.err.contains("retrying"), "{ended}");
+    }
+
+    #[test]
+    fn a_key_that_is_taken_by_nothing_is_asked_for_again_and_then_said_in_these_words() {
+        let (world, store) = (World::with_database(), store());
+        let taken = Fault::Error { status: 412, code: "PreconditionFailed", retry_after: None, done: false };
+        let once = taken.clone();
+        let proxy = FaultProxy::start(store.endpoint(), move |request| match request.operation() {
+            "PutObject" if request.attempt == 0 => once.clone(),
+            _ => Fault::Pass,
+        });
+        let variables = store.environment_at(proxy.endpoint());
+        run(&world, &variables, "backup sqlite:app.db --to s3://media/night/").done();
+        proxy.set_rule(move |request| if request.operation() == "PutObject" { taken.clone() } else { Fault::Pass });
+        let line = "backup sqlite:app.db --to s3://media/night/ --device-timeout 4";
+        let ended = run(&world, &variables, line);
+        let words = "the store says that something is under this key (412), and then that nothing is there";
+        ended.refused_once(1, &["cannot write it", words]);
     }
 }

@@ -98,7 +98,11 @@ impl World {
                 let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
                 open(&self.at(name));
                 for entry in fs::read_dir(self.at(name)).unwrap().map(Result::unwrap) {
-                    if entry.file_type().unwrap().is_file() {
+                    if entry.file_name() == "fullbore.toml" {
+                        // Nobody trusts one that others may write or replace.
+                        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o1777)).unwrap();
+                        fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644)).unwrap();
+                    } else if entry.file_type().unwrap().is_file() {
                         open(&entry.path());
                     }
                 }

@@ -2,8 +2,10 @@
 
 pub(super) mod auto;
 mod base;
+mod claim;
 mod manifest;
 mod mirror;
+mod planned;
 pub(super) mod sinks;
 pub(super) mod stripes;
 mod within;
@@ -28,10 +30,11 @@ use uuid::Uuid;
 
 pub(super) use base::about_base;
 pub use mirror::Mirror;
+pub(super) use planned::encrypted_to;
 use stripes::Raised;
 
-use super::{Conduct, estimate, exclusive, limit, log, memory};
-use crate::report::{FamilyReport, PoolReport, PositionReport, Report};
+use super::{Conduct, estimate, exclusive, limit, log};
+use crate::report::{FamilyReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
 pub use auto::Auto;
@@ -195,10 +198,12 @@ pub(super) fn write(
     halt: &Halt,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let prepared = prepare(request, first_plan(request)?, base, session, conduct, report)?;
+    let prepared = prepare(request, base, session, conduct, report)?;
+    report.encrypted_to = encrypted_to(&prepared.set.keys, &request.encrypt_to);
     if request.dry_run {
         report.status = "planned".into();
         report.warnings.extend(session.facts().warnings);
+        report.planned = Some(planned::planned(request, &prepared));
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
         return Ok(None);
     }
@@ -260,9 +265,7 @@ pub fn is_of_database(path: &Path, file: &Path) -> bool {
 
 /// The plan, once its memory is known to be there.
 pub(super) fn checked_plan(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Plan> {
-    let plan = first_plan(request)?;
-    claim(request, &plan, 0, conduct, report)?;
-    Ok(plan)
+    claim::claimed(request, request.families(), 0, conduct, report)
 }
 
 /// What the engine is told.
@@ -300,28 +303,21 @@ impl Predecessor {
     }
 }
 
-/// The plan before it is known how much there is.
-fn first_plan(request: &Request) -> Result<Plan> {
-    plan(request, request.stripes.unwrap_or_else(|| request.places()), 0)
+impl Request {
+    /// How many families there are, before it is known how long they would be.
+    fn families(&self) -> usize {
+        self.stripes.unwrap_or_else(|| self.places())
+    }
+
+    fn is_differential(&self) -> bool {
+        self.kind == SetKind::Differential
+    }
 }
 
-/// The plan for families that are expected to be so long, in bytes; 0 while that is not known.
-fn plan(request: &Request, stripes: usize, per_family: u64) -> Result<Plan> {
-    let (differential, part_size) = (request.kind == SetKind::Differential, request.part_size(stripes, per_family));
-    Plan::backup_in_parts(&request.knobs, stripes, request.compression, differential, part_size)
-}
-
-/// Says what memory the plan takes, and refuses what there is not.
-fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let part_bytes = request.part_bytes(plan, per_family, &conduct.stores)?;
-    report.pool = PoolReport {
-        buffer_count: plan.buffer_count() as u64,
-        max_transfer_size: plan.transfer_size.into(),
-        bytes: plan.pool_bytes(),
-        codec_bytes: plan.codec_bytes,
-        part_bytes,
-    };
-    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
+/// The plan with these knobs, for families that are expected to be so long, in bytes; 0 while that is not known.
+fn plan_with(request: &Request, knobs: &Knobs, stripes: usize, per_family: u64) -> Result<Plan> {
+    let part_size = request.part_size(stripes, per_family);
+    Plan::backup_in_parts(knobs, stripes, request.compression, request.is_differential(), part_size)
 }
 
 /// The plan for `whole` bytes in so many stripes, or in more where they would be too long for their stores.
@@ -337,14 +333,11 @@ fn fitting_plan(
         report.notes.push(raised.note);
     }
     let per_family = whole / stripes as u64;
-    let plan = plan(request, stripes, per_family)?;
-    claim(request, &plan, per_family, conduct, report)?;
-    Ok(plan)
+    claim::claimed(request, stripes, per_family, conduct, report)
 }
 
 fn prepare(
     request: &Request,
-    plan: Plan,
     base: Predecessor,
     session: &dyn Session,
     conduct: &Conduct,
@@ -357,7 +350,7 @@ fn prepare(
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
-    let plan = fitting_plan(request, plan.stripes, whole, conduct, report)?;
+    let plan = fitting_plan(request, request.families(), whole, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
     let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, (&devices, &conduct.stores))?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;

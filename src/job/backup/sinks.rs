@@ -24,11 +24,12 @@ pub(super) fn devices(
     path: &str,
     media_set_id: Uuid,
 ) -> Result<Vec<Device>> {
-    let database = stem_of(&request.source, path);
-    let set_id = media_set_id.to_string();
-    let fields =
-        NameFields { database: &database, kind: request.kind, started: jiff::Timestamp::now(), set_id: &set_id };
-    let devices = names::devices(&request.to, stripes, template(request), &fields)?;
+    let (set_id, started) = (media_set_id.to_string(), jiff::Timestamp::now());
+    let made = |database: &str| {
+        let fields = NameFields { database, kind: request.kind, started, set_id: &set_id };
+        names::devices(&request.to, stripes, template(request), &fields)
+    };
+    let devices = made(&stem_for(request, path, made)?)?;
     refuse_the_source(&devices, path)?;
     Ok(devices)
 }
@@ -56,14 +57,49 @@ pub(super) fn is_of_database(path: &Path, device: &Device) -> bool {
     })
 }
 
-/// The name of the database in the names of its families.
+/// The name of the database in the names of its families. It begins with a letter or a digit: programs take `-x.bore` for an option.
 pub(in crate::job) fn stem_of(source: &str, path: &str) -> String {
+    let stem = earlier_stem_of(source, path);
+    let rest = stem.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    match source.split_once(':') {
+        _ if rest.is_empty() => "database".into(),
+        _ if rest.len() == stem.len() => stem,
+        // A server by its socket.
+        Some((engine, _)) if engine != "sqlite" => format!("{engine}-{rest}"),
+        _ => rest.to_owned(),
+    }
+}
+
+/// What earlier versions called it, as families in the same places may be called.
+fn earlier_stem_of(source: &str, path: &str) -> String {
     if !source.starts_with("sqlite:") {
         // A server: its host and port, of letters that every file system takes.
         return path.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
     }
     let stem = Path::new(path).file_stem();
     stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// What `template` makes of the database at any time, now and in earlier versions.
+pub(in crate::job) fn patterns(template: &str, source: &str, path: &str) -> Vec<glob::Pattern> {
+    let (now, before) = (stem_of(source, path), earlier_stem_of(source, path));
+    let mut patterns = names::patterns(template, &now);
+    if now != before {
+        patterns.extend(names::patterns(template, &before));
+    }
+    patterns
+}
+
+/// The stem for this run: with `--init` that of an earlier version, where its families stand under their names: they are what is replaced.
+fn stem_for(request: &Request, path: &str, made: impl Fn(&str) -> Result<Vec<Device>>) -> Result<String> {
+    let (now, before) = (stem_of(&request.source, path), earlier_stem_of(&request.source, path));
+    if request.init && now != before {
+        let stands = |device: &Device| matches!(device.place(), Place::File(path) if path.exists());
+        if made(&before)?.iter().any(stands) && !made(&now)?.iter().any(stands) {
+            return Ok(before);
+        }
+    }
+    Ok(now)
 }
 
 fn template(request: &Request) -> &str {
@@ -74,8 +110,7 @@ fn template(request: &Request) -> &str {
 fn ours(request: &Request) -> Ours<'_> {
     let database = path_of(&request.source);
     let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
-    let patterns =
-        if made { names::patterns(template(request), &stem_of(&request.source, database)) } else { Vec::new() };
+    let patterns = if made { patterns(template(request), &request.source, database) } else { Vec::new() };
     Ours { database, patterns }
 }
 
@@ -244,4 +279,32 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         return threads::side_by_side("opening", &prepared.devices, open_one);
     }
     prepared.devices.iter().enumerate().map(|(at, device)| open_one(at, device)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stem_begins_with_a_letter_or_a_digit_and_those_of_before_are_still_known() {
+        for (source, path, stem) in [
+            ("mariadb://backup@/?socket=/tmp/a/s.sock", "/tmp/a/s.sock", "mariadb-tmp-a-s.sock"),
+            ("mysql://u@db1:3306", "db1:3306", "db1-3306"),
+            ("mysql://u@[::1]:3306", "[::1]:3306", "mysql-1--3306"),
+            ("sqlite:-x.db", "-x.db", "x"),
+            ("sqlite:/a/app.db", "/a/app.db", "app"),
+            ("sqlite:--.db", "--.db", "database"),
+            ("sqlite:été.db", "été.db", "été"),
+        ] {
+            assert_eq!(stem_of(source, path), stem);
+        }
+        let fits = |name: &str| {
+            let known = patterns(DEFAULT_TEMPLATE, "mariadb://b@/?socket=/tmp/s.sock", "/tmp/s.sock");
+            known.iter().any(|pattern| pattern.matches(name))
+        };
+        for start in ["-tmp-s.sock", "mariadb-tmp-s.sock"] {
+            assert!(fits(&format!("{start}-full-20261121T100000Z-4455-1of2.bore")), "{start}");
+        }
+        assert!(!fits("tmp-s.sock-full-20261121T100000Z-4455-1of2.bore"));
+    }
 }

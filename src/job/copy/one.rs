@@ -17,7 +17,7 @@ use super::Request;
 use super::prepare::{CopyPlan, Prepared, QUEUE_DEPTH};
 use super::way::Way;
 use crate::chain;
-use crate::job::backup::sinks;
+use crate::job::backup::{self, sinks};
 use crate::job::{Conduct, keys, media};
 use crate::report::{CopyReport, FamilyReport, Report};
 use crate::repository::Repository;
@@ -81,6 +81,11 @@ impl One<'_> {
         }
         let prepared = self.prepare(&way, &mut set, &conduct.stores, report)?;
         plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
+        for key in backup::encrypted_to(&prepared.header.keys, &self.request.encrypt_to) {
+            if !report.encrypted_to.contains(&key) {
+                report.encrypted_to.push(key);
+            }
+        }
         if prepared.stands() {
             // Head and foot are: the rest is compared.
             report.notes.push(format!("{} is there already, as it is", chain::title(&self.found.set)));

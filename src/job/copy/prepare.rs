@@ -137,7 +137,8 @@ impl One<'_> {
         }
         // Also where all of it stands: what a killed copy has left beside it goes with this run.
         let database = self.database(set.manifest());
-        let patterns = names::patterns(self.template(), &self.stem(set.manifest()));
+        let source = format!("{}:{database}", self.found.header.engine);
+        let patterns = sinks::patterns(self.template(), &source, &database);
         let recovered =
             recover::recover(&prepared.devices, &Ours { database: &database, patterns }, self.request.dry_run)?;
         report.notes.extend(recovered.notes);

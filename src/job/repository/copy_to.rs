@@ -139,7 +139,7 @@ pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct
 
 /// How objects are kept is said of each repository.
 fn stores(setting: Setting<'_>, conduct: &Conduct) -> Result<Stores> {
-    let stores = setting.config.stores()?;
+    let stores = setting.config.stores()?.telling_as(&conduct.stores);
     stores.heed(&conduct.signal);
     Ok(stores)
 }

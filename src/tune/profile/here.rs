@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::path::{Asked, Calibrated, cells_that_count};
 use super::whose::resolved;
-use super::{Machine, Profile, Way, directory, load};
+use super::{Machine, Profile, Way, load, places};
 
 /// What a profile is called that was given no name.
 pub const DEFAULT: &str = "default";
@@ -64,7 +64,7 @@ impl Whereabouts {
 /// # Errors
 /// There is none, it cannot be read, or it is another machine's.
 pub fn of_this_machine(name: &str) -> Result<(Profile, Option<String>)> {
-    let (profile, here) = (load(&directory()?, name)?, Machine::this());
+    let (profile, here) = (load(&places(), name)?, Machine::this());
     profile.check_machine(&here)?;
     let remark = profile.remark(&here);
     Ok((profile, remark))
@@ -82,7 +82,7 @@ pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
             let notes = remark.into_iter().chain(profile.says_its_age()).collect();
             Ok((Some(profile), notes))
         }
-        // None of that name, or nowhere for one to be.
+        // None of that name.
         Err(error @ Error::Usage { .. }) => named.map_or(Ok((None, Vec::new())), |_| Err(error)),
         Err(error) => {
             let why = error.to_string();

@@ -19,7 +19,7 @@ use super::statistics::median;
 pub use here::{DEFAULT, Whereabouts, for_job, of_this_machine};
 pub use machine::Machine;
 pub use path::{Asked, Calibrated};
-pub use stored::{check_name, directory, load, save};
+pub use stored::{check_name, load, places, save};
 
 /// The version of the file. A reader refuses any other.
 pub const VERSION: u64 = 1;

@@ -304,22 +304,29 @@ fn the_model_predicts_from_a_profile() {
 }
 
 #[test]
-fn a_profile_comes_back_as_it_was_stored_for_its_owner_alone() {
+fn a_profile_comes_back_as_it_was_stored_and_that_of_root_is_for_everybody_to_read() {
     let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("profiles");
-    let made = profile();
-    let path = save(&directory, &made).unwrap();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(load(&directory, "default").unwrap(), made);
-    save(&directory, &Profile { notes: vec!["again".into()], ..made }).unwrap();
-    assert_eq!(load(&directory, "default").unwrap().notes, ["again"]);
+    let [directory, old] = ["state/profiles", "profiles"].map(|name| folder.path().join(name));
+    let (made, places) = (profile(), [directory.clone(), old.clone()]);
+    save(&[old], &Profile { notes: vec!["old".into()], ..made.clone() }).unwrap();
+    assert_eq!(load(&places, "default").unwrap().notes, ["old"], "where earlier versions kept it");
+    let path = save(&places, &made).unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    if rustix::process::geteuid().is_root() {
+        assert_eq!((mode(&path), mode(&directory), mode(directory.parent().unwrap())), (0o644, 0o755, 0o755));
+    } else {
+        assert_eq!(mode(&path), 0o600);
+    }
+    assert_eq!(load(&places, "default").unwrap(), made);
+    save(&places, &Profile { notes: vec!["again".into()], ..made }).unwrap();
+    assert_eq!(load(&places, "default").unwrap().notes, ["again"]);
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no working file is left");
 }
 
 #[test]
 fn a_profile_that_is_missing_or_has_an_impossible_name_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
-    let error = load(folder.path(), "night").unwrap_err();
+    let error = load(&[folder.path().to_owned()], "night").unwrap_err();
     assert_eq!(error.verdict().exit_code(), 2);
     assert!(error.to_string().contains("no such profile") && error.to_string().contains("fullbore calibrate"));
     for name in ["", ".", "..", ".hidden", "a/b", "a b", "é", &"x".repeat(65)] {

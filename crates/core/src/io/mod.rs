@@ -5,6 +5,7 @@ mod child;
 mod directory;
 mod file;
 mod holes;
+mod home;
 mod latency;
 mod lockable;
 mod memory;
@@ -13,6 +14,7 @@ mod queue;
 mod ring;
 mod scratch;
 mod small_file;
+mod trust;
 
 use crate::error::{Error, Result};
 
@@ -20,6 +22,7 @@ pub use child::end_with_this_thread;
 pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, written_ranges};
+pub use home::{config_home, home, state_home};
 pub use latency::Latency;
 pub use lockable::LockableFile;
 #[cfg(any(test, feature = "testkit"))]
@@ -29,6 +32,7 @@ pub use operation::{Completion, Payload};
 pub use queue::{Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
 pub use small_file::{read_small, read_whole};
+pub use trust::refuse_files_of_others;
 
 /// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
 /// machines where the probe is wrong.

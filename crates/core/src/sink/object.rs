@@ -87,6 +87,15 @@ struct Done {
     result: Result<Part>,
 }
 
+/// Refuses a key that is what others begin with: where `night/` holds sets, `night` is meant as a directory, and not as one object.
+fn refuse_prefix(device: &str, bucket: &Bucket, key: &str) -> Result<()> {
+    if !bucket.has_objects_below(&format!("{key}/"))? {
+        return Ok(());
+    }
+    let why = "is a prefix: there are objects below it";
+    Err(Error::usage(device, why, "end it with `/` to have names made in it, or name another object"))
+}
+
 impl ObjectSink {
     /// Begins the upload and claims the key; `device` is the family's name in messages.
     ///
@@ -97,6 +106,9 @@ impl ObjectSink {
         let bucket = stores.bucket(bucket)?;
         if options.init {
             bucket.refuse_locked(key)?;
+        }
+        if !options.name_is_unique {
+            refuse_prefix(device, &bucket, key)?;
         }
         bucket.check_lockable()?;
         let parts_most = bucket.parts_most();

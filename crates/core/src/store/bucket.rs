@@ -20,7 +20,7 @@ use super::client::{Client, Manner, SET};
 use super::connection::Connector;
 use super::endure::{Endurance, Tried, jittered, may_pass, stays};
 use super::failure::{has_no_multipart, is_absent};
-use super::signed::UploadedPart;
+use super::signed::{UploadedPart, generic};
 use super::{Control, cut_off, explained, in_the_end, multipart};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
@@ -42,6 +42,9 @@ const ANSWER_MOST: usize = 8 << 20;
 /// Bytes of memory that a listing may take, and what each of its objects takes besides its key.
 const LISTING_MOST: usize = 256 << 20;
 const LISTED: usize = 64;
+
+/// What is said of a store that refuses a free key for what is under it, each time, and then has nothing there.
+const TAKEN_BY_NOTHING: &str = "the store says that something is under this key (412), and then that nothing is there";
 
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
@@ -147,14 +150,15 @@ where
 }
 
 /// How connections are made: how long one try may take, and how often it is tried.
-fn manner(patience: Duration) -> Manner {
-    let one_try = patience / ONE_TRY;
+fn manner(control: &Control) -> Manner {
+    let (patience, one_try) = (control.patience, control.patience / ONE_TRY);
     Manner {
         connector: Connector {
             one_try,
             connect: one_try.min(CONNECT),
             certificates: Vec::new(),
             answer_most: ANSWER_MOST,
+            retries: Arc::clone(&control.retries),
         },
         retry: RetryConfig {
             backoff: BackoffConfig::default(),
@@ -186,7 +190,7 @@ fn endless(url: &str) -> Error {
 
 impl Bucket {
     pub(super) fn open(name: &BucketName, control: Arc<Control>, handle: Handle) -> Result<Self> {
-        let client = Client::open(name, &control, &manner(control.patience))?;
+        let client = Client::open(name, &control, &manner(&control))?;
         Ok(Self { name: name.clone(), client, control, locks: OnceLock::new(), handle })
     }
 
@@ -402,12 +406,15 @@ impl Bucket {
         })
     }
 
-    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`.
+    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`; false where the account may not ask.
     pub fn has_objects_below(&self, prefix: &str) -> Result<bool> {
         self.ask(prefix, async {
             let once = || self.client.page(prefix, None);
-            let page = persistently(self.control.patience, once).await;
-            let page = page.map_err(|error| explained("list", &self.url(prefix), &error))?;
+            let page = match persistently(self.control.patience, once).await {
+                // Who may write objects need not be allowed to list them.
+                Err(StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }) => return Ok(false),
+                page => page.map_err(|error| explained("list", &self.url(prefix), &error))?,
+            };
             Ok(!page.result.objects.is_empty() || !page.result.common_prefixes.is_empty())
         })
     }
@@ -422,7 +429,12 @@ impl Bucket {
                 Ok(_) => Ok(true),
                 // It may be ours: the answer to an earlier try was lost.
                 Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
-                    Ok(self.client.objects().get(&path).await?.bytes().await? == ours)
+                    match self.client.objects().get(&path).await {
+                        Ok(there) => Ok(there.bytes().await? == ours),
+                        // Whoever had it may have let it go meanwhile.
+                        Err(error) if is_absent(&error) => Err(generic(TAKEN_BY_NOTHING)),
+                        Err(error) => Err(error),
+                    }
                 }
                 Err(error) => Err(error),
             }

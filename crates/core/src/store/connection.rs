@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
@@ -17,6 +18,9 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions, HeaderMap};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Url, redirect};
+
+use super::retries::Retries;
+use super::signed::element;
 
 /// How errors begin that say where a store redirects to, and that an answer is too long. Neither passes by itself.
 pub(super) const REDIRECTS: &str = "the store redirects to ";
@@ -37,6 +41,8 @@ pub(super) struct Connector {
     pub certificates: Vec<Certificate>,
     /// Bytes of the longest answer that is read, other than a range of an object.
     pub answer_most: usize,
+    /// Who hears of requests that fail.
+    pub retries: Arc<Retries>,
 }
 
 impl Connector {
@@ -63,7 +69,8 @@ impl HttpConnector for Connector {
             .https_only(says(ClientConfigKey::AllowHttp).as_deref() != Some("true"))
             .build();
         let client = client.map_err(|error| super::signed::generic(error.without_url()))?;
-        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), answer_most: self.answer_most }))
+        let (client, retries) = (HttpClient::new(client), Arc::clone(&self.retries));
+        Ok(HttpClient::new(Bounded { client, answer_most: self.answer_most, retries }))
     }
 }
 
@@ -72,6 +79,56 @@ impl HttpConnector for Connector {
 struct Bounded {
     client: HttpClient,
     answer_most: usize,
+    retries: Arc<Retries>,
+}
+
+impl Bounded {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let from = request.uri().to_string();
+        // Ranges of objects have the lengths that were asked for, which is checked where they are read.
+        let range = request.headers().contains_key("range");
+        let (parts, body) = self.client.execute(request).await?.into_parts();
+        if parts.status.is_redirection() && parts.status.as_u16() != 304 {
+            return Err(HttpError::new(HttpErrorKind::Unknown, Redirected::of(&from, &parts.headers)));
+        }
+        let body = if range && parts.status.as_u16() == 206 { body } else { bounded(body, self.answer_most) };
+        Ok(HttpResponse::from_parts(parts, body))
+    }
+
+    /// Notes whether a request has to be sent again.
+    async fn noted(&self, name: &str, sent: Result<HttpResponse, HttpError>) -> Result<HttpResponse, HttpError> {
+        let answer = match sent {
+            Ok(answer) if is_later(answer.status().as_u16()) => answer,
+            Ok(answer) => {
+                self.retries.answered(name);
+                return Ok(answer);
+            }
+            Err(error) => {
+                self.retries.failed(name, &innermost(&error));
+                return Err(error);
+            }
+        };
+        let (parts, body) = answer.into_parts();
+        let body = body.bytes().await?;
+        let code = element(&String::from_utf8_lossy(&body), "Code");
+        self.retries
+            .failed(name, &code.map_or_else(|| format!("status {}", parts.status.as_u16()), |code| shown(&code)));
+        Ok(HttpResponse::from_parts(parts, body.into()))
+    }
+}
+
+/// True for what a store answers that may answer otherwise later.
+fn is_later(status: u16) -> bool {
+    status >= 500 || status == 429 || status == 408
+}
+
+/// What an error comes from.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 impl HttpService for Bounded {
@@ -84,15 +141,10 @@ impl HttpService for Bounded {
         Self: 'b,
     {
         Box::pin(async move {
-            let from = request.uri().to_string();
-            // Ranges of objects have the lengths that were asked for, which is checked where they are read.
-            let range = request.headers().contains_key("range");
-            let (parts, body) = self.client.execute(request).await?.into_parts();
-            if parts.status.is_redirection() && parts.status.as_u16() != 304 {
-                return Err(HttpError::new(HttpErrorKind::Unknown, Redirected::of(&from, &parts.headers)));
-            }
-            let body = if range && parts.status.as_u16() == 206 { body } else { bounded(body, self.answer_most) };
-            Ok(HttpResponse::from_parts(parts, body))
+            // Its query may hold a signature.
+            let name = format!("{} {}", request.method(), request.uri().path());
+            let sent = self.send(request).await;
+            self.noted(&name, sent).await
         })
     }
 }

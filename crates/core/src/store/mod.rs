@@ -20,6 +20,7 @@ mod multipart;
 mod object_options;
 mod profile;
 mod raw;
+mod retries;
 mod s3;
 mod signed;
 mod small;
@@ -44,6 +45,7 @@ pub use kept::Kept;
 pub use locked::{Lock, Locked, PERMISSIONS};
 pub use multipart::crc32c_of;
 pub use object_options::{Encryption, LockMode, ObjectLock, ObjectOptions, storage_class, tag};
+use retries::Retries;
 pub use signed::{UnfinishedUpload, UploadedPart};
 
 /// The longest that a request may take, all its retries included, when nothing else is said.
@@ -93,6 +95,8 @@ struct Control {
     locked_until: AtomicI64,
     /// How often requests have been stopped.
     stopped: Arc<watch::Sender<u64>>,
+    /// The requests that fail now.
+    retries: Arc<Retries>,
     /// Not 0 once a signal has come.
     signal: Arc<OnceLock<Arc<AtomicUsize>>>,
 }
@@ -130,9 +134,9 @@ impl Stores {
     pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions, profile: Option<&str>) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        let ours =
-            |name: &str| name == "HOME" || name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
+        let ours = |name: &str| name == EMULATOR || SETTINGS.iter().any(|start| name.starts_with(start));
         let mut settings: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
+        settings.extend(crate::io::home().and_then(|home| Some(("HOME".to_owned(), home.to_str()?.to_owned()))));
         if let Some(profile) = profile {
             settings.retain(|(name, _)| !OF_AN_ACCOUNT.iter().any(|start| name.starts_with(start)));
             settings.push(("AWS_PROFILE".into(), profile.into()));
@@ -149,7 +153,7 @@ impl Stores {
     pub fn keeping(patience: Duration, settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
         let locked_until = AtomicI64::new(objects.lock.as_ref().map_or(0, |lock| lock.until.as_second()));
         let (stopped, signal) = (Arc::new(watch::Sender::new(0)), Arc::default());
-        let control = Control { patience, stopped, signal, settings, objects, locked_until };
+        let control = Control { patience, stopped, retries: Arc::default(), signal, settings, objects, locked_until };
         Self { control: Arc::new(control), open: Arc::default() }
     }
 
@@ -160,7 +164,21 @@ impl Stores {
             control.stopped = Arc::clone(&other.control.stopped);
             control.signal = Arc::clone(&other.control.signal);
         }
+        self.telling_as(other)
+    }
+
+    /// These stores, whose requests that fail are told to whom those of `other` are. To be said before a bucket is asked for.
+    #[must_use]
+    pub fn telling_as(mut self, other: &Self) -> Self {
+        if let Some(control) = Arc::get_mut(&mut self.control) {
+            control.retries = Arc::clone(&other.control.retries);
+        }
         self
+    }
+
+    /// From now on `tell` is told of each request that fails for some seconds and is tried again.
+    pub fn tell_retries(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        self.control.retries.tell(tell);
     }
 
     /// True when these may be other stores than `other`, at another endpoint or of another account: what has one name is not one thing then.

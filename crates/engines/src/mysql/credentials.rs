@@ -3,14 +3,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::io::{home, read_small, refuse_files_of_others};
 use fullbore_core::{Error, Result};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::url::ServerAddress;
-use fullbore_core::io::read_small;
 
 /// The longest password: longer than any server takes.
 const PASSWORD_MAX: usize = 1024;
@@ -51,7 +50,7 @@ impl PasswordSources {
         Self {
             file,
             environment: std::env::var("FULLBORE_PASSWORD").ok().map(Zeroizing::new),
-            option_file: std::env::var_os("HOME").map(|home| Path::new(&home).join(".my.cnf")),
+            option_file: home().map(|home| home.join(".my.cnf")),
             system_user: std::env::var("USER").ok(),
         }
     }
@@ -122,7 +121,7 @@ struct OptionFile {
 }
 
 impl OptionFile {
-    /// Reads it; nothing if there is none. One that everybody may write is refused: MySQL's programs pass over it.
+    /// Reads it; nothing if there is none. One that others may change is refused: MySQL's programs pass over one that everybody may write.
     fn read(path: &Path) -> Result<Self> {
         let thing = || path.display().to_string();
         let mut file = match File::open(path) {
@@ -131,9 +130,7 @@ impl OptionFile {
             Err(error) => return Err(Error::io("open", thing(), error)),
         };
         let metadata = file.metadata().map_err(|error| Error::io("look at", thing(), error))?;
-        if metadata.mode() & 0o002 != 0 {
-            return Err(Error::usage(thing(), "everybody may write it", "chmod 600"));
-        }
+        refuse_files_of_others(path)?;
         if metadata.len() > OPTION_FILE_MAX {
             return Err(Error::usage(thing(), "it is too long for an option file", ""));
         }

@@ -1,0 +1,29 @@
+//! Where this user's files are: at home, and what a host keeps of its own.
+
+use std::path::PathBuf;
+
+use nix::unistd::{Uid, User};
+
+/// A directory that a variable names; nothing where it is not set, or is no absolute path.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// The home directory: `HOME`, and without it (a unit of systemd has none) what the system's list of users says.
+pub fn home() -> Option<PathBuf> {
+    let listed = || User::from_uid(Uid::effective()).ok().flatten().map(|user| user.dir);
+    named("HOME").or_else(listed).filter(|path| path.is_absolute())
+}
+
+/// Where configurations are: `XDG_CONFIG_HOME`, else `.config` at home.
+pub fn config_home() -> Option<PathBuf> {
+    named("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config")))
+}
+
+/// Where a host keeps what it knows: `XDG_STATE_HOME`, else `/var/lib` for root, and `.local/state` at home for others.
+pub fn state_home() -> Option<PathBuf> {
+    named("XDG_STATE_HOME").or_else(|| match Uid::effective().is_root() {
+        true => Some(PathBuf::from("/var/lib")),
+        false => home().map(|home| home.join(".local/state")),
+    })
+}

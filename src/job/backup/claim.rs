@@ -1,0 +1,86 @@
+//! The memory of a backup: its plan, and a smaller one where there is not enough and nobody asked for so much.
+
+use fullbore_core::Result;
+use fullbore_core::plan::{Knobs, Plan};
+
+use super::super::{Conduct, memory};
+use super::{Request, plan_with};
+use crate::report::{PoolReport, Report};
+use crate::units::{counted, show_bytes};
+
+/// The plan for families that are expected to be so long, in bytes (0 while that is not known), once its memory is known to be there. Says what it
+/// takes.
+///
+/// # Errors
+/// Not even the smallest plan that does what was asked for fits.
+pub(super) fn claimed(
+    request: &Request,
+    stripes: usize,
+    per_family: u64,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Plan> {
+    let usual = plan_with(request, &request.knobs, stripes, per_family)?;
+    let Err(too_large) = claim(request, &usual, per_family, conduct, report) else { return Ok(usual) };
+    let mut smallest = None;
+    for knobs in smaller(request, &usual) {
+        let plan = plan_with(request, &knobs, stripes, per_family)?;
+        if claim(request, &plan, per_family, conduct, report).is_ok() {
+            let note = format!(
+                "the plan is smaller than usual, for there is not more memory: {}, {} (usual: {}, {})",
+                counted(plan.buffer_count() as u64, "buffer"),
+                counted(plan.workers as u64, "worker"),
+                usual.buffer_count(),
+                usual.workers
+            );
+            if !report.notes.contains(&note) {
+                report.notes.push(note);
+            }
+            return Ok(plan);
+        }
+        smallest = Some(plan);
+    }
+    let Some(smallest) = smallest else { return Err(too_large) };
+    let families = match stripes {
+        1 => "1 family".to_owned(),
+        stripes => format!("{stripes} families"),
+    };
+    Err(too_large.noting(&format!(
+        "the smallest plan for {families} has {} of {} and {}, and does not fit either",
+        counted(smallest.buffer_count() as u64, "buffer"),
+        show_bytes(smallest.transfer_size.into()),
+        counted(smallest.workers as u64, "worker"),
+    )))
+}
+
+/// Ever smaller plans than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. What was asked for stays, and so do the readers:
+/// a session may be open for that many.
+fn smaller(request: &Request, usual: &Plan) -> Vec<Knobs> {
+    let asked = &request.knobs;
+    if asked.buffer_count.is_some() {
+        return Vec::new();
+    }
+    let (mut workers, mut found) = (usual.workers, Vec::new());
+    loop {
+        let least = Plan { workers, ..usual.clone() }.least_buffers(request.is_differential());
+        found.push(Knobs { buffer_count: Some(least), workers: Some(workers), ..asked.clone() });
+        let fewer = asked.workers.unwrap_or(workers.div_ceil(2));
+        if fewer == workers {
+            return found;
+        }
+        workers = fewer;
+    }
+}
+
+/// Says what memory the plan takes, and refuses what there is not.
+fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let part_bytes = request.part_bytes(plan, per_family, &conduct.stores)?;
+    report.pool = PoolReport {
+        buffer_count: plan.buffer_count() as u64,
+        max_transfer_size: plan.transfer_size.into(),
+        bytes: plan.pool_bytes(),
+        codec_bytes: plan.codec_bytes,
+        part_bytes,
+    };
+    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
+}

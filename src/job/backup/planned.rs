@@ -1,0 +1,46 @@
+//! What `--dry-run` says of a backup: where its families would go, how they are packed, and who could open them.
+
+use std::path::PathBuf;
+
+use fullbore_core::cipher::{KeyFile, WrappedKey};
+use fullbore_core::device::{Device, Place};
+use fullbore_core::io::{directory_of, free_space};
+
+use super::{Prepared, Request};
+use crate::report::{KeyReport, PlannedFamily, PlannedReport};
+
+/// The plan of a backup.
+pub(super) fn planned(request: &Request, prepared: &Prepared) -> PlannedReport {
+    let family = |device: &Device| PlannedFamily {
+        device: device.to_string(),
+        expected_bytes: prepared.expected_per_family,
+        free_bytes: free_for(device),
+    };
+    PlannedReport {
+        compression: request.compression.to_string(),
+        readers: prepared.plan.readers as u64,
+        workers: prepared.plan.workers as u64,
+        queue_depth: prepared.plan.queue_depth as u64,
+        families: prepared.devices.iter().map(family).collect(),
+        copies: prepared.mirrors.iter().map(family).collect(),
+    }
+}
+
+/// Bytes that are free where a family would be; nothing of a store, and of a directory that is yet to be made.
+fn free_for(device: &Device) -> Option<u64> {
+    match device.place() {
+        Place::File(path) => free_space(directory_of(path)).ok(),
+        _ => None,
+    }
+}
+
+/// The keys that a set is encrypted to, with those of these files that they were read from.
+pub(in crate::job) fn encrypted_to(keys: &[WrappedKey], files: &[PathBuf]) -> Vec<KeyReport> {
+    let id_in = |path: &PathBuf| KeyFile::read(path).ok().map(|file| file.public().id());
+    let read: Vec<_> = files.iter().map(|path| (id_in(path), path)).collect();
+    let named = |key: &WrappedKey| {
+        let file = read.iter().find(|(id, _)| *id == Some(key.key_id));
+        KeyReport { key_id: key.key_id.to_string(), file: file.map(|(_, path)| path.display().to_string()) }
+    };
+    keys.iter().map(named).collect()
+}
