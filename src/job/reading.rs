@@ -266,7 +266,7 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     if let Some(setup) = &mut report.setup {
         setup.codec.clone_from(&manifest.codec);
     }
-    report.warnings.extend(fullbore_engines::unreadable_schema(&manifest.position.last));
+    report.warnings.extend(fullbore_engines::unreadable_schema(&manifest.position.last.value()));
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
     report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use fullbore_core::cipher::KeyFile;
+use fullbore_core::media::EngineValue;
 use fullbore_core::{Error, Result};
-use serde_json::Value;
 
 use super::Repository;
 use super::format::SetRecord;
@@ -75,7 +75,7 @@ impl Repository {
                 let mut position = set.position;
                 if !is_told {
                     for part in [&mut position.first, &mut position.checkpoint, &mut position.last] {
-                        *part = Value::Null;
+                        *part = EngineValue::default();
                     }
                 }
                 SetRecord { database, name: String::new(), position, ..set }

@@ -163,7 +163,7 @@ impl SystemTablespace {
                 system.head = Some(head);
                 system.doublewrite = look_at_doublewrite(&opened, &head, &mut memory)?;
             }
-            let size = size_of(&opened)?;
+            let size = stamp_of(&opened)?.size;
             let page = system.head.map_or(1, |head| u64::from(head.format.physical_size()));
             let first = u32::try_from(pages)
                 .map_err(|_| damaged(&opened, "the system tablespace has too many pages".into()))?;
