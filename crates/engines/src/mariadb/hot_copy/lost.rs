@@ -57,7 +57,7 @@ pub struct Short {
 pub enum Unfinished {
     /// In these tablespaces: each has an index that is not complete.
     In(HashSet<u32>),
-    /// Anywhere: the server still rolls back what a crash ended.
+    /// Anywhere: the server still rolls back what a crash ended, or loads an empty table.
     Anywhere,
     /// The account may not ask.
     Unknown,
@@ -66,12 +66,14 @@ pub enum Unfinished {
 impl Unfinished {
     /// Asks the server, while DDL is blocked.
     pub fn ask(server: &mut dyn Statements) -> Self {
-        let back = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id = 0 AND trx_state = 'ROLLING BACK'";
+        // Without both checks, what is inserted into an empty table is loaded as an index is.
+        let busy = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE (trx_mysql_thread_id = 0 AND trx_state = 'ROLLING BACK') \
+                    OR (trx_unique_checks = 0 AND trx_foreign_key_checks = 0)";
         // The name of such an index is shown with a question mark before it.
         let indexes = "SELECT DISTINCT SPACE FROM information_schema.INNODB_SYS_INDEXES WHERE NAME LIKE '?%'";
-        let answers = server.execute(back).and_then(|back| Ok((back, server.execute(indexes)?)));
-        let Ok((back, indexes)) = answers else { return Self::Unknown };
-        if back.first().and_then(|row| row.number(0)) != Some(0) {
+        let answers = server.execute(busy).and_then(|busy| Ok((busy, server.execute(indexes)?)));
+        let Ok((busy, indexes)) = answers else { return Self::Unknown };
+        if busy.first().and_then(|row| row.number(0)) != Some(0) {
             return Self::Anywhere;
         }
         let spaces = indexes.iter().filter_map(|row| u32::try_from(row.number(0)?).ok());

@@ -212,6 +212,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case takes the memory of a filter.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn every_page_that_was_touched_is_known(pages in prop::collection::vec((any::<u32>(), any::<u32>()), 1..300)) {
             let touched = touched(&[pages.iter().map(|(space, page)| (0x10, body(&[*space, *page], &[]))).collect()]);
