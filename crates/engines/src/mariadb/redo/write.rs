@@ -8,9 +8,10 @@ use super::ring::PAYLOAD_AT;
 
 /// The restored file has at least so many bytes; the least that a server can be configured for.
 const SIZE_MIN: u64 = 4 << 20;
-/// Room behind the payload: recovery writes to the log too, before its first checkpoint. A server keeps a fifth of its log free, which is a
-/// quarter of what is in it.
+/// Room behind the payload: recovery writes to the log too, before its first checkpoint. A server keeps a fifth of a large log free, which is
+/// a quarter of what is in it, and more of a small one.
 const ROOM_PART: u64 = 4;
+const ROOM_MIN: u64 = 2 << 20;
 /// More room is of no use.
 const ROOM_MAX: u64 = 64 << 20;
 /// Its size is a multiple of this.
@@ -48,7 +49,7 @@ impl LinearLog {
     /// Bytes of the restored file that ends with `end_lsn`. The rest of it, at least one byte, is zero: that ends the log. It
     /// gets the source's size if it fits in with some room, so that the server keeps it.
     pub fn size(&self, end_lsn: u64, source_size: u64) -> u64 {
-        let room = (end_lsn.saturating_sub(self.checkpoint.lsn) / ROOM_PART).min(ROOM_MAX);
+        let room = (end_lsn.saturating_sub(self.checkpoint.lsn) / ROOM_PART).clamp(ROOM_MIN, ROOM_MAX);
         (self.offset(end_lsn) + 1 + room).next_multiple_of(BLOCK).max(SIZE_MIN).max(source_size)
     }
 }
