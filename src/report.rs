@@ -70,6 +70,8 @@ pub struct Report {
     pub unread_bytes: u64,
     /// Bytes of the database that hold something.
     pub allocated_bytes: u64,
+    /// Of these, room in a server's files that was never written: read as zeros without the disk.
+    pub hole_bytes: u64,
     /// Bytes not stored: free, zero, or (differential) unchanged.
     pub skipped_bytes: u64,
     /// Bytes of all families.

@@ -91,9 +91,10 @@ fn parse_rate(text: &str) -> Result<f64> {
 fn told(made: &EstimateReport) -> String {
     let asked = &made.asked;
     let mut lines = vec![format!(
-        "ESTIMATE of {} of `{}`: {}, {}, {} (profile `{}`)",
+        "ESTIMATE of {} of `{}`{}: {}, {}, {} (profile `{}`)",
         show_bytes(made.plain_bytes),
         made.source,
+        never_written(made),
         asked.compression,
         counted(asked.stripes, "stripe"),
         counted(asked.buffer_count, "buffer"),
@@ -123,6 +124,14 @@ fn told(made: &EstimateReport) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Why a server's backup counts more: nobody reads what was never written.
+fn never_written(made: &EstimateReport) -> String {
+    match made.in_use_bytes.filter(|used| *used > made.plain_bytes) {
+        None => String::new(),
+        Some(used) => format!(" ({} in use, the rest was never written)", show_bytes(used)),
+    }
 }
 
 fn told_deadline(made: &EstimateReport) -> Vec<String> {

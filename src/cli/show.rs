@@ -222,6 +222,7 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
             if report.source_bytes == 0 { String::new() } else { format!(" ({:.2} : 1)", report.ratio) },
             show_bytes(report.skipped_bytes),
         ));
+        out.extend(read_besides(report));
         tail(report, shown, &mut out);
         if let Some(id) = &report.backup_set_id {
             out.push(format!("  backup set {id}"));
@@ -283,7 +284,7 @@ fn plan(report: &Report, out: &mut Vec<String>) {
         out.push(format!("  media: about {}", show_bytes(report.stored_bytes)));
     }
     if report.allocated_bytes > 0 {
-        out.push(format!("  database: {} in use", show_bytes(report.allocated_bytes)));
+        out.push(format!("  database: {}", in_use(report)));
     }
     if let Some(planned) = &report.planned {
         plan_of_backup(report, planned, out);
@@ -324,6 +325,32 @@ fn origin(report: &Report, out: &mut Vec<String>) {
         out.push(format!("  encrypted to {}{file}", key.key_id));
     }
     out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
+}
+
+/// The size of a database: what is in use, and of a server what of that has to be read, which is what an estimate counts.
+fn in_use(report: &Report) -> String {
+    let used = format!("{} in use", show_bytes(report.allocated_bytes));
+    match report.hole_bytes {
+        0 => used,
+        holes => {
+            let left = show_bytes(report.allocated_bytes.saturating_sub(holes));
+            format!("{used}, of which {} were never written: {left} to read", show_bytes(holes))
+        }
+    }
+}
+
+/// Of a server whose files changed while they were read, what was read beyond what was in use at the start.
+fn read_besides(report: &Report) -> Option<String> {
+    let more = report.source_bytes.saturating_sub(report.allocated_bytes);
+    let is_server = report.engine.as_deref().is_some_and(|engine| engine != "sqlite");
+    (is_server && more > report.allocated_bytes / 100).then(|| {
+        format!(
+            "  read {}: {} in use at the start, and {} of redo log and of files that changed meanwhile",
+            show_bytes(report.source_bytes),
+            show_bytes(report.allocated_bytes),
+            show_bytes(more)
+        )
+    })
 }
 
 /// What happened while a log is followed.

@@ -57,6 +57,32 @@ fn a_mariadb_is_foreseen_and_judged_by_the_disk_of_its_data_directory() {
     }
 }
 
+#[cfg(feature = "mariadb")]
+#[test]
+fn sizes_of_a_dry_run_an_estimate_and_a_report_agree_and_have_their_names() {
+    let (world, server) = calibrated(Kind::Mariadb10);
+    let url = format!("mariadb://root@127.0.0.1:{}", server.port());
+    let planned =
+        world.run(&format!("backup {url} --to a/ --dry-run --password-file password --report json:plan.json"));
+    let said = planned.done().text();
+    assert!(["in use, of which", "were never written:", "to read"].iter().all(|word| said.contains(word)), "{said}");
+    let plan: Value = serde_json::from_str(&world.text("plan.json")).unwrap();
+    let (foreseen, made) =
+        (report(&world, &format!("estimate {url} --to a/")), report(&world, &format!("backup {url} --to a/")));
+    let bytes = |report: &Value, name: &str| report[name].as_u64().unwrap();
+    let is_about = |one: u64, other: u64| one.abs_diff(other) < (1 << 20) + other / 50;
+    let in_use = bytes(&plan, "allocated_bytes");
+    assert!(is_about(bytes(&foreseen, "in_use_bytes"), in_use), "{plan:#} {foreseen:#}");
+    assert!(is_about(bytes(&made, "allocated_bytes"), in_use), "{plan:#} {made:#}");
+    let to_read = in_use - bytes(&plan, "hole_bytes");
+    assert!(is_about(bytes(&foreseen, "plain_bytes"), to_read), "{plan:#} {foreseen:#}");
+    // The server goes on with its own work: what was never written before may be written by now.
+    assert!(bytes(&made, "hole_bytes") < in_use, "{made:#}");
+    assert!(bytes(&plan, "hole_bytes") > 0 && bytes(&made, "source_bytes") >= bytes(&foreseen, "plain_bytes"));
+    let shown = world.run(&format!("estimate {url} --to a/ --password-file password")).done();
+    assert!(shown.text().contains("in use, the rest was never written"), "{shown}");
+}
+
 #[cfg(feature = "mysql")]
 #[test]
 fn a_mysql_whose_data_directory_is_here_is_judged_by_its_disk() {

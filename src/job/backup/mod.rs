@@ -382,6 +382,7 @@ fn prepare(
     report.media_set_id = Some(set.media_set_id.to_string());
     report.backup_set_id = Some(set.backup_set_id.to_string());
     report.allocated_bytes = allocated;
+    report.hole_bytes = session.besides().hole_bytes.min(allocated);
     let expected_per_family = whole / devices.len() as u64;
     estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;

@@ -139,6 +139,7 @@ mod tests {
         let known = Known::new(path, &[], crate::tune::estimate::Factor::untried()).unwrap();
         let source = Source {
             plain_bytes: 1 << 30,
+            used_bytes: 1 << 30,
             passing_share: 1.0,
             written_share: 1.0,
             shares: Vec::new(),

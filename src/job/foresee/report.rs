@@ -24,6 +24,8 @@ pub struct EstimateReport {
     pub source: String,
     /// What passes.
     pub plain_bytes: u64,
+    /// Bytes in use as a backup counts them: with room in a server's files that was never written; null with `--size`.
+    pub in_use_bytes: Option<u64>,
     /// The configuration that was asked for.
     #[serde(flatten)]
     pub asked: GridLine,
@@ -141,6 +143,7 @@ pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &
         schema_version: SCHEMA_VERSION,
         source: fullbore_core::device::without_password(&request.source),
         plain_bytes: plain,
+        in_use_bytes: request.size.is_none().then_some(ground.source.used_bytes),
         asked: line(asked),
         profile: ProfileReport::of(&ground.profile),
         history_runs: ground.known.factor.runs,

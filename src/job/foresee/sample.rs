@@ -28,7 +28,9 @@ const LEAST_WRITTEN: f64 = 0.01;
 pub(super) struct Source {
     /// Without free pages, and without holes.
     pub plain_bytes: u64,
-    /// What share of its whole size that is.
+    /// Without free pages, with holes: what a backup calls in use.
+    pub used_bytes: u64,
+    /// What share of its whole size is without both.
     pub passing_share: f64,
     /// What of a plain byte is not zero, above 0: a restore writes no more.
     pub written_share: f64,
@@ -81,7 +83,15 @@ pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes
         }
     }
     let passing_share = plain_bytes as f64 / whole.max(1) as f64;
-    Ok(Source { plain_bytes, passing_share, written_share, shares, besides, at: session.database_at() })
+    Ok(Source {
+        plain_bytes,
+        used_bytes: used,
+        passing_share,
+        written_share,
+        shares,
+        besides,
+        at: session.database_at(),
+    })
 }
 
 /// Pieces of a database.

@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
             if place.bytes < SHORT {
                 let size = show_bytes(place.bytes);
                 notes.push(format!(
-                    "`{}` has {size} only: caches below this machine may have held all of it",
+                    "only {size} of `{}` were there to be read: caches below this machine may have held all of it",
                     place.path
                 ));
             }
