@@ -23,7 +23,7 @@ fn check(path: &Path, dialect: Dialect) -> [u64; 3] {
     let mut counts = [0; 3];
     for (number, page) in bytes.chunks_exact(size).enumerate() {
         let number = number as u32;
-        if copies.is_some_and(|copies| copies.holds(number)) {
+        if copies.as_ref().is_some_and(|copies| copies.holds(number)) {
             continue;
         }
         match head.format.check(page, number) {
