@@ -145,9 +145,27 @@ impl DirectoryTarget {
         self.directories.iter().try_for_each(|directory| sync_directory(directory))
     }
 
-    /// Bytes of a stream behind `offset`: what a run holds beyond them is cut off.
-    fn room(&self, stream: u16, offset: u64) -> u64 {
-        self.files.get(&stream).map_or(u64::MAX, |(_, size)| size.saturating_sub(offset))
+    /// Writes what lies within `size` bytes: what a run holds beyond them would be cut off, and no file may be that long.
+    fn write_within(&self, stream: u16, size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let room = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if self.nameless.contains(&stream) || room == 0 {
+            return Ok(());
+        }
+        self.file(stream)?.write(offset, &bytes[..bytes.len().min(room)])
+    }
+
+    /// The same of zeros.
+    fn zero_within(&self, stream: u16, size: u64, offset: u64, length: u64) -> Result<()> {
+        let room = size.saturating_sub(offset);
+        if self.nameless.contains(&stream) || room == 0 {
+            return Ok(());
+        }
+        self.file(stream)?.zero(offset, length.min(room))
+    }
+
+    /// Bytes of a stream; of one that is not known as many as there may be, for it is refused where it is written.
+    fn size(&self, stream: u16) -> u64 {
+        self.files.get(&stream).map_or(u64::MAX, |(_, size)| *size)
     }
 
     fn file(&self, stream: u16) -> Result<Arc<TargetFile>> {
@@ -206,8 +224,7 @@ impl<'a> BaseTarget<'a> {
 
     /// Gives every file the size that it had in the full: what a full has beyond it is not part of it.
     pub fn finish(&self) -> Result<()> {
-        let own = |stream| self.target.files.get(&stream).map_or(0, |(_, size)| *size);
-        self.files.values().try_for_each(|&(stream, size)| self.target.file(stream)?.set_size(size.min(own(stream))))
+        self.files.values().try_for_each(|&(stream, size)| self.target.file(stream)?.set_size(size))
     }
 }
 
@@ -217,11 +234,11 @@ impl Target for BaseTarget<'_> {
     }
 
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.files.get(&stream).map_or(Ok(()), |&(stream, _)| self.target.write(stream, offset, bytes))
+        self.files.get(&stream).map_or(Ok(()), |&(stream, size)| self.target.write_within(stream, size, offset, bytes))
     }
 
     fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
-        self.files.get(&stream).map_or(Ok(()), |&(stream, _)| self.target.zero(stream, offset, length))
+        self.files.get(&stream).map_or(Ok(()), |&(stream, size)| self.target.zero_within(stream, size, offset, length))
     }
 }
 
@@ -231,25 +248,11 @@ impl Target for DirectoryTarget {
     }
 
     fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
-        if self.nameless.contains(&stream) {
-            return Ok(());
-        }
-        match self.room(stream, offset) {
-            0 => Ok(()), // It would be cut off, and no file may be that long.
-            room => {
-                self.file(stream)?.write(offset, &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))])
-            }
-        }
+        self.write_within(stream, self.size(stream), offset, bytes)
     }
 
     fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
-        if self.nameless.contains(&stream) {
-            return Ok(());
-        }
-        match self.room(stream, offset) {
-            0 => Ok(()),
-            room => self.file(stream)?.zero(offset, length.min(room)),
-        }
+        self.zero_within(stream, self.size(stream), offset, length)
     }
 }
 
