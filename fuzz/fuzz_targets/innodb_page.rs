@@ -29,7 +29,8 @@ fuzz_target!(|input: &[u8]| {
     assert!(layout.table_end() <= page.len());
     if let Some(extents) = Extents::parse(&format, &page, number) {
         assert_eq!((extents.number(), layout.table_of(number)), (number, number));
-        for other in [number, number.saturating_add(a.into()), number.saturating_add(size - 1), number.wrapping_sub(1)] {
+        for other in [number, number.saturating_add(a.into()), number.saturating_add(size - 1), number.wrapping_sub(1)]
+        {
             assert!(usize::from(layout.byte_of(other)) < layout.table_end());
             assert!(!extents.uses(other, 0));
             assert!(!extents.uses(other, u32::MAX) || layout.table_of(other) == number);

@@ -65,8 +65,7 @@ pub(super) fn conduct(
     work.give_log(0, linear.head())?;
     let touched = work.follow(Touched::new(tail.header().encrypted));
     let (tell, told) = channel();
-    let lives = tail.lives();
-    let copier = Copier { places, options, work, lives: Arc::clone(&lives) };
+    let copier = Copier { places, options, work, lives: tail.lives() };
     let (end_lsn, still) = thread::scope(|scope| {
         let follower = scope.spawn(|| {
             let mut emit = |lsn: u64, bytes: &[u8]| {
@@ -84,7 +83,7 @@ pub(super) fn conduct(
         work.end_log();
         end.zip(still).ok_or(Error::Halted)
     })?;
-    imported::demand_recoverable(&still.kept, &lives.lock().unwrap_or_else(PoisonError::into_inner))?;
+    imported::demand_recoverable(&still.kept, &copier.lives.lock().unwrap_or_else(PoisonError::into_inner))?;
     let mut files = still.files;
     let Judged { damaged, warning } = work.judge(&files, &still.short, &still.unfinished);
     copier.stop_at(&damaged)?;
