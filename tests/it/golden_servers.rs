@@ -125,8 +125,8 @@ fn whatever_a_killed_restore_of_a_server_left_the_result_is_what_it_always_was()
             assert!(round == 0 || number("fetched_blocks") > 0, "{ended}");
         }
         fs::rename(world.at(set), &left).unwrap();
-        let running = fs::File::open(&left).unwrap();
-        running.lock().unwrap();
+        let running = fullbore_core::io::LockableFile::from(fs::File::open(&left).unwrap());
+        running.try_lock().unwrap();
         let refused = world.run(&format!("restore {from} --into dir:{set} --resume"));
         refused.refused(1, ".restoring-", "a running restore").says(&["wait until"]);
         drop(running);

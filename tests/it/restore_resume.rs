@@ -172,8 +172,8 @@ fn differentials_and_logs_come_on_top_of_what_was_gone_on_with() {
 fn what_a_running_restore_writes_is_left_alone() {
     let world = with_set("");
     leave_all(&world, "");
-    let running = File::open(world.at(LEFT)).unwrap();
-    running.lock().unwrap();
+    let running = fullbore_core::io::LockableFile::from(File::open(world.at(LEFT)).unwrap());
+    running.try_lock().unwrap();
     let before = world.read(LEFT);
     world.run(RESUME).refused(1, LEFT, "a running restore").says(&["wait until"]);
     assert!(world.read(LEFT) == before && !world.at("copy.db").exists());

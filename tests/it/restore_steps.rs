@@ -307,8 +307,8 @@ fn a_file_that_was_changed_or_is_gone_or_locked_is_not_gone_on_from() {
     let chain = chain();
     chain.step("a/full.bore").done();
     let working = chain.working().unwrap();
-    let held = File::open(&working).unwrap();
-    held.lock().unwrap();
+    let held = fullbore_core::io::LockableFile::from(File::open(&working).unwrap());
+    held.try_lock().unwrap();
     chain.step("b/1.bore").refused(1, "copy.db", "another restore works on it just now");
     drop(held);
     let wal = PathBuf::from(format!("{}-wal", working.display()));
