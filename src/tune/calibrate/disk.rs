@@ -83,7 +83,7 @@ impl Disk {
         if shape.way == Way::Write && shape.order == Order::Sequential {
             let each = self.make_room(shape)?;
             let files = self.files[..shape.streams as usize].iter().enumerate();
-            let room = Blocks::of(&[0..each], shape.block_bytes);
+            let room = Blocks::whole(each, shape.block_bytes);
             let make = |(at, file): (usize, &ProbeFile)| {
                 Stream::new(file.handle(shape.direct), *shape, room.clone(), at as u64)
             };
@@ -180,7 +180,7 @@ pub(super) fn both(
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::job::Conduct;
 
@@ -188,10 +188,16 @@ mod tests {
         Shape { way, order, block_bytes: 64 << 10, queue_depth: 4, streams, direct }
     }
 
+    /// Beside the test's own program: what is below `/tmp` may be in memory, which takes no direct I/O.
+    pub fn directory_on_disk() -> tempfile::TempDir {
+        let program = std::env::current_exe().unwrap();
+        tempfile::tempdir_in(program.parent().unwrap()).unwrap()
+    }
+
     #[test]
     fn all_written_ranges_of_a_file_are_read_and_none_of_its_holes() {
         use std::os::unix::fs::FileExt;
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let directory = directory_on_disk();
         let path = directory.path().join("data");
         let file = std::fs::File::create(&path).unwrap();
         for at in [0, 4, 8] {
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_back_and_nothing_ever_has_a_name() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let directory = directory_on_disk();
         let conduct = Conduct::default();
         let pace = Pace::new(Duration::from_millis(20), None, &conduct);
         let mut disk = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn both_directions_at_once_are_counted_apart() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let directory = directory_on_disk();
         std::fs::write(directory.path().join("data"), vec![7; 1 << 20]).unwrap();
         let conduct = Conduct::default();
         let pace = Pace::new(Duration::from_millis(20), None, &conduct);

@@ -63,7 +63,7 @@ impl ProbeFile {
 
     /// Its blocks that can be read.
     pub fn blocks(&self, block_bytes: u64) -> Blocks {
-        if self.ours { Blocks::of(&[0..self.length], block_bytes) } else { Blocks::of(&self.written, block_bytes) }
+        if self.ours { Blocks::whole(self.length, block_bytes) } else { Blocks::of(&self.written, block_bytes) }
     }
 
     /// Where byte `at` of what can be read is in the file, and where the range without a hole ends that holds it.

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn files_are_synced_and_none_of_them_is_left() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        let directory = super::super::disk::tests::directory_on_disk();
         let conduct = Conduct::default();
         let pace = Pace::new(Duration::from_millis(20), None, &conduct);
         let made = round(directory.path(), &pace).unwrap().unwrap();
