@@ -150,7 +150,7 @@ fn a_start_check_loads_them_so_that_the_directory_is_complete() {
     let line =
         format!("restore --from a --into dir:copy --start-check --server-program {own} --report json:report.json");
     let ended = world.run_as_nobody(&line).done();
-    assert!(ended.text().contains("were loaded") && ended.err.contains("MEMORY"), "{ended}");
+    assert!(ended.text().contains("loaded from SQL text") && ended.err.contains("MEMORY"), "{ended}");
     let report: serde_json::Value = serde_json::from_slice(&world.read("report.json")).unwrap();
     assert_eq!(report["start_check"]["loaded"], expected.matches("CREATE TABLE `").count(), "{report}");
     // Only what the server has forgotten is left to be loaded.

@@ -112,7 +112,8 @@ fn a_verdict_says_when_its_reading_began_and_one_that_does_not_still_counts() {
 
 #[test]
 fn what_takes_the_place_of_others_is_looked_at_before_they_go() {
-    let exchanges: [(&str, &dyn Fn(&World, &[String]) -> Vec<u8>); 4] = [
+    type Exchange<'a> = &'a dyn Fn(&World, &[String]) -> Vec<u8>;
+    let exchanges: [(&str, Exchange<'_>); 4] = [
         ("zeroed", &|world, ids| vec![0; world.first_family("a", &ids[2]).metadata().unwrap().len() as usize]),
         ("without its head", &|world, ids| {
             let mut bytes = fs::read(world.first_family("a", &ids[2])).unwrap();
