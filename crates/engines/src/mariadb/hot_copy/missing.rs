@@ -56,24 +56,27 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
 }
 
 /// Before anything is copied, while DDL goes on: refuses what the server has open and what is not there, partitions of tables among them.
-/// Only what is missing at each of several looks is believed.
+/// Only a tablespace that is missing at each of several looks, under the same number, is believed: DDL that makes a table again and again
+/// gives it a new number each time.
 ///
 /// # Errors
 /// As [`demand_files`].
 pub fn demand_files_early(places: &Places, server: &mut dyn Statements) -> Result<()> {
-    let mut missing: Option<HashSet<String>> = None;
+    let mut missing: Option<HashSet<(String, Option<u64>)>> = None;
     for look in 0..LOOKS {
         if look > 0 {
             std::thread::sleep(BETWEEN_LOOKS);
         }
         // In this order: a table that is made in between is there.
-        let Ok(open) = server.execute("SELECT NAME FROM information_schema.INNODB_SYS_TABLESPACES") else {
+        let Ok(open) = server.execute("SELECT NAME, SPACE FROM information_schema.INNODB_SYS_TABLESPACES") else {
             return Ok(()); // Not allowed, or a connection that is gone: the next statement says that.
         };
         let there: HashSet<String> = list(places)?.tablespaces.into_iter().map(|file| file.name).collect();
-        let names = open.iter().map(|row| row.text(0)).filter(|name| is_of_table(name));
-        let now: HashSet<String> =
-            names.map(|name| format!("{name}.ibd")).filter(|file| !there.contains(file)).collect();
+        let tables = open.iter().map(|row| (row.text(0), row.number(1))).filter(|(name, _)| is_of_table(name));
+        let now: HashSet<_> = tables
+            .map(|(name, space)| (format!("{name}.ibd"), space))
+            .filter(|(file, _)| !there.contains(file))
+            .collect();
         let both = missing.map_or(now.clone(), |before| before.intersection(&now).cloned().collect());
         if both.is_empty() {
             return Ok(());
@@ -81,7 +84,7 @@ pub fn demand_files_early(places: &Places, server: &mut dyn Statements) -> Resul
         missing = Some(both);
     }
     match missing.into_iter().flatten().min() {
-        Some(file) => Err(lost(&file)),
+        Some((file, _)) => Err(lost(&file)),
         None => Ok(()),
     }
 }
@@ -205,5 +208,33 @@ mod tests {
         let said = demand(None).unwrap();
         assert!(said.len() == 1 && said[0].contains("shop/lost") && said[0].contains("PROCESS"), "{said:?}");
         assert!(demand_files(&Listing::default(), &mut Dictionary(None)).unwrap().is_empty());
+    }
+    /// A server that has a table open whose file is not there. Each look finds the next number.
+    struct Remade(&'static [u64], usize);
+
+    impl Statements for Remade {
+        fn execute(&mut self, _: &str) -> Result<Vec<Row>> {
+            let space = self.0[self.1 % self.0.len()].to_string();
+            self.1 += 1;
+            Ok(vec![Row(vec![Some(b"shop/a".to_vec()), Some(space.into_bytes())])])
+        }
+    }
+
+    #[test]
+    fn a_table_that_ddl_makes_again_and_again_is_not_missing_and_one_that_keeps_its_number_is() {
+        let root = tempfile::tempdir().unwrap();
+        let places = Places {
+            version: String::new(),
+            datadir: root.path().to_owned(),
+            system_files: Vec::new(),
+            undo_directory: root.path().to_owned(),
+            redo_log: root.path().join("ib_logfile0"),
+            aria_log_directory: root.path().to_owned(),
+            write_block: 0,
+            myisam_use_mmap: false,
+        };
+        demand_files_early(&places, &mut Remade(&[7, 8, 9], 0)).unwrap();
+        let error = demand_files_early(&places, &mut Remade(&[7], 0)).unwrap_err().to_string();
+        assert!(error.contains("shop/a.ibd"), "{error}");
     }
 }
