@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::client::{Client, Manner, SET};
 use super::connection::Connector;
 use super::endure::{Endurance, Tried, jittered, may_pass, stays};
-use super::failure::{has_no_multipart, is_absent};
+use super::failure::{has_no_multipart, is_absent, is_denied};
 use super::signed::{UploadedPart, generic};
 use super::{Control, cut_off, explained, in_the_end, multipart};
 use crate::device::BucketName;
@@ -412,7 +412,7 @@ impl Bucket {
             let once = || self.client.page(prefix, None);
             let page = match persistently(self.control.patience, once).await {
                 // Who may write objects need not be allowed to list them.
-                Err(StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }) => return Ok(false),
+                Err(error) if is_denied(&error) => return Ok(false),
                 page => page.map_err(|error| explained("list", &self.url(prefix), &error))?,
             };
             Ok(!page.result.objects.is_empty() || !page.result.common_prefixes.is_empty())

@@ -203,6 +203,13 @@ pub(super) fn is_absent(error: &StoreError) -> bool {
         || ["NoSuchKey", "BlobNotFound"].iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
+/// True where the account may not do this. Of a listing the crate tells no kind: the store's own code does.
+pub(super) fn is_denied(error: &StoreError) -> bool {
+    let codes = ["AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch"];
+    matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. })
+        || codes.iter().any(|code| whole_text(error).contains(&format!("<Code>{code}</Code>")))
+}
+
 /// True where a store answers to the beginning of a multipart upload as one does that has none.
 pub(super) fn has_no_multipart(error: &StoreError) -> bool {
     let text = whole_text(error);
@@ -248,6 +255,12 @@ mod tests {
             assert!(!is_absent(&answer(&format!("<Error><Code>{code}</Code></Error>"))), "{code}");
         }
         assert!(!is_absent(&generic("<Code>NoSuchKey</Code>")));
+    }
+
+    #[test]
+    fn a_listing_that_is_not_allowed_is_told_from_one_that_fails() {
+        assert!(is_denied(&generic("Server returned 403: <Error><Code>AccessDenied</Code></Error>")));
+        assert!(!is_denied(&generic("<Error><Code>SignatureDoesNotMatch</Code></Error>")));
     }
 
     fn generic(text: &str) -> StoreError {
