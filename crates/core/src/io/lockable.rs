@@ -2,7 +2,7 @@
 //!
 //! A flock belongs to what `open` made, not to a descriptor. All copies of the descriptor share it, and it ends when the last copy is closed, or when
 //! one of them asks for that. When any thread starts a program, the child has copies of all descriptors of this process until its exec. So closing
-//! alone does not end a lock: for a moment the child still holds it, and whoever asks next is told that the file is in use. That includes this process.
+//! alone does not end a lock: for a moment the child still holds it. The next process that asks is told that the file is in use, and so is this process.
 //! [`LockableFile`] asks when it is dropped. `clippy.toml` bans the locks of [`File`] everywhere else.
 //!
 //! A killed process asks for nothing. Its locks end when the kernel has closed its files, and those of the children that it was starting.
