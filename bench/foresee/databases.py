@@ -38,6 +38,9 @@ class Sqlite:
         return os.path.join(self.folder, f"data-{size_mib}.db")
 
     def make(self, size_mib):
+        """What an earlier run has made stays."""
+        if os.path.exists(self.path(size_mib)):
+            return
         subprocess.run([self.testdata, "make", self.path(size_mib), "--size", f"{size_mib}MiB"], check=True, stdout=sys.stderr)
 
     def to_calibrate(self, size_mib):

@@ -276,7 +276,7 @@ impl<'a> Logs<'a> {
         Error::incomplete(
             end,
             format!(
-                "no log set goes on from it: of what was committed behind {} nothing is known before {}, when {} was taken",
+                "the log chain ends with it: no backup has what was committed between {} and {}, when {} was taken",
                 moment::show_with_local(path.until),
                 moment::show_with_local(time),
                 title(&self.found[next])

@@ -233,7 +233,7 @@ mod logs {
         }
         let text = text(&found, &stop(30));
         let sides = [20, 40].map(|time| format!("'{}'", crate::chain::moment::show(time)));
-        assert!(text.contains("no log set goes on from it") && sides.iter().all(|side| text.contains(side)), "{text}");
+        assert!(text.contains("the log chain ends with it") && sides.iter().all(|side| text.contains(side)), "{text}");
         assert_eq!(choose(&found, &stop(20)).unwrap().sets, [0, 1]);
         assert_eq!(choose(&found, &stop(40)).unwrap().sets[0], 2);
     }

@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_zero_is_neither_packed_nor_written_to_a_database() {
         let mut path = Path::unlimited(2.0);
-        path.database.write = Ceiling { stream_rate: 50.0, total_rate: 100.0, latency: 0.2, burst: None };
+        path.database.write = Ceiling { stream_rate: 50.0, total_rate: 100.0, latency: 0.2, ..Ceiling::NONE };
         path.database.read = Ceiling::total(100.0);
         path.codecs.push(CodecCost { pack: 0.4, unpack: 0.2, ..CodecCost::none() });
         write_no_zeros(&mut path, 0.5);

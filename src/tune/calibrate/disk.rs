@@ -9,7 +9,7 @@ use super::blocks::Blocks;
 use super::pace::Pace;
 use super::probe_file::ProbeFile;
 use super::small_files;
-use super::stream::{Counted, Moved, Stream, Window};
+use super::stream::{Balance, Counted, Moved, Stream, Window};
 use crate::tune::profile::{Order, Round, Shape, Way};
 use crate::units::show_bytes;
 
@@ -112,7 +112,7 @@ impl Disk {
         }
         let mut streams = self.streams(shape)?;
         let window = Window::new(pace);
-        let counted = threads::side_by_side("stream", &mut streams, |_, stream| stream.run(pace, window));
+        let counted = threads::side_by_side("stream", &mut streams, |_, stream| stream.run(pace, window, None));
         drop(streams);
         let counted = counted.map_err(|error| self.of_space(error))?;
         self.note(shape, &counted);
@@ -160,16 +160,16 @@ pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
     (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
 }
 
-/// Reads from one place and writes to another at once.
+/// Reads from one place and writes as many bytes to another at once.
 pub(super) fn both(
     (from, read): (&mut Disk, &Shape),
     (to, write): (&mut Disk, &Shape),
     pace: &Pace<'_>,
 ) -> Result<Option<(u64, u64, f64)>> {
     let (mut reads, mut writes) = (from.streams(read)?, to.streams(write)?);
-    let (reading, window) = (reads.len(), Window::new(pace));
+    let (reading, window, balance) = (reads.len(), Window::new(pace), Balance::default());
     let all: Vec<&mut Stream> = reads.iter_mut().chain(&mut writes).collect();
-    let counted = threads::side_by_side("stream", all, |_, stream| stream.run(pace, window));
+    let counted = threads::side_by_side("stream", all, |_, stream| stream.run(pace, window, Some(&balance)));
     drop((reads, writes));
     let counted = counted.map_err(|error| to.of_space(error))?;
     to.note(write, &counted[reading..]);

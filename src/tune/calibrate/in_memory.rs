@@ -1,6 +1,7 @@
 //! Work on bytes in memory, by as many threads as are asked for: codecs, checksums, the cipher.
 
 use std::hint::black_box;
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use fullbore_core::checksum::{PlainDigest, UnitHasher, crc32c, is_zero};
@@ -12,7 +13,7 @@ use super::disk::joined;
 use super::pace::{Pace, thread_seconds};
 use super::sample::{BLOCK, Packed};
 use super::stream::Moved;
-use crate::tune::profile::Round;
+use crate::tune::profile::{HandOver, Round};
 
 /// Bytes of a page: the unit of the page map.
 const PAGE: usize = 4096;
@@ -103,4 +104,48 @@ pub(super) fn cipher(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Resul
             Ok(bytes.len())
         })
     })
+}
+
+/// Lets one buffer after the other pass a reader, a worker and a writer, which do nothing with it. Each waits for the one before, so that a buffer costs
+/// as many sleeps as in a job whose threads all wait.
+pub(super) fn hand_over(pace: &Pace<'_>) -> Result<Option<HandOver>> {
+    let (free, reader) = sync_channel(1);
+    let (read, worker) = sync_channel(1);
+    let (packed, writer) = sync_channel(1);
+    free.send(0_u64).map_err(|_| Error::Halted)?;
+    let until = Instant::now() + pace.length;
+    let stages = [(reader, read), (worker, packed), (writer, free)];
+    let done = threads::side_by_side("stage", stages, |number, (from, to)| {
+        let processor = thread_seconds();
+        let mut passed = 0_u64;
+        // The first stage that ends closes its channels, and so ends the others.
+        while let Ok(buffer) = from.recv() {
+            passed += 1;
+            let over = number == 0 && (pace.conduct.check().is_err() || Instant::now() >= until);
+            if over || to.send(buffer + 1).is_err() {
+                break;
+            }
+        }
+        Ok((passed, (thread_seconds() - processor).max(0.0)))
+    })?;
+    pace.conduct.check()?;
+    let buffers = done.iter().map(|(passed, _)| *passed).min().unwrap_or(0);
+    let cpu_seconds = done.iter().map(|(_, seconds)| seconds).sum();
+    Ok((buffers > 0).then_some(HandOver { buffers, cpu_seconds }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::job::Conduct;
+
+    #[test]
+    fn buffers_pass_three_threads_until_the_round_is_over() {
+        let conduct = Conduct::default();
+        let made = hand_over(&Pace::new(Duration::from_millis(20), None, &conduct)).unwrap().unwrap();
+        assert!(made.buffers > 10, "{made:?}");
+    }
 }

@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::places::{self, Medium};
 use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
-use super::shapes::{USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
+use super::shapes::{SMALL_BLOCK, USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
 use super::stream::Window;
 use super::tiny_jobs::TinyJobs;
 use super::{Request, closing, in_memory, small_files};
@@ -33,10 +33,12 @@ const ROUNDS_MOST: u32 = 9;
 /// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
 const REFINEMENT: f64 = 1.4;
 const BESIDES: f64 = 1.5;
+/// Where small operations of both directions at once come among the ways of a place: before its small operations in one direction would be too late.
+const RANK_OF_SMALL: usize = 4;
 /// Shares of the time after which nothing of the coarse set is measured for the first time any more, and nothing around the fastest: what is left
 /// is for second rounds, which tell what was chance.
-const COARSE_UNTIL: f64 = 0.5;
-const REFINED_UNTIL: f64 = 0.75;
+const COARSE_UNTIL: f64 = 0.65;
+const REFINED_UNTIL: f64 = 0.8;
 /// And of the time that a sample may take under `--throttle`.
 const SAMPLE_UNTIL: f64 = 0.25;
 /// Codecs that are measured, as `--compression` spells them; and those of a thorough run besides.
@@ -57,6 +59,7 @@ enum Probe {
     Codec(usize, usize),
     Checksum(usize),
     Cipher(usize),
+    HandOver,
     TinyJobs(usize),
 }
 
@@ -66,7 +69,7 @@ impl Probe {
         match self {
             Self::Both(_) | Self::TinyJobs(_) => 3.0,
             Self::Codec(..) => 2.0,
-            Self::Cell(..) | Self::Checksum(_) | Self::Cipher(_) => 1.0,
+            Self::Cell(..) | Self::Checksum(_) | Self::Cipher(_) | Self::HandOver => 1.0,
         }
     }
 
@@ -75,7 +78,7 @@ impl Probe {
     }
 
     fn is_in_memory(&self) -> bool {
-        matches!(self, Self::Codec(..) | Self::Checksum(_) | Self::Cipher(_))
+        matches!(self, Self::Codec(..) | Self::Checksum(_) | Self::Cipher(_) | Self::HandOver)
     }
 }
 
@@ -189,13 +192,13 @@ impl<'a> Run<'a> {
             },
             Probe::Both(_) => Window::whole(&self.pace),
             Probe::TinyJobs(number) => self.tiny_jobs[*number].took,
-            Probe::Codec(..) | Probe::Checksum(_) | Probe::Cipher(_) => self.pace.length,
+            Probe::Codec(..) | Probe::Checksum(_) | Probe::Cipher(_) | Probe::HandOver => self.pace.length,
         }
     }
 
     /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
     fn coarse(&mut self) -> (Vec<Probe>, Vec<Probe>) {
-        let (mut probes, mut rest) = (Vec::new(), Vec::new());
+        let (mut probes, mut rest, mut small) = (Vec::new(), Vec::new(), Vec::new());
         // The likeliest ways of all places come before the others of any: time may not suffice for these.
         for (at, medium) in self.media.iter().enumerate() {
             let mut ways = Vec::new();
@@ -208,16 +211,16 @@ impl<'a> Run<'a> {
                 ways.push(shape.way);
             }
         }
-        rest.sort_by_key(|(rank, _)| *rank);
         let disk =
             |at: &usize, used| self.profile.places[*at].used == used && matches!(self.media[*at], Medium::Disk(_));
         let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
-        let (block_bytes, queue_depth) = (USUAL_BLOCK, USUAL_DEPTH);
-        for written in (0..self.media.len()).filter(|at| disk(at, Use::Write)) {
-            let Some(read) = read else { break };
-            probes.push(Probe::Both(self.profile.together.len()));
-            let rounds = Vec::new();
-            self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
+        let written = (0..self.media.len()).filter(|at| disk(at, Use::Write));
+        for (read, written) in read.into_iter().flat_map(|read| written.clone().map(move |written| (read, written))) {
+            for (of, block_bytes) in [(&mut probes, USUAL_BLOCK), (&mut small, SMALL_BLOCK)] {
+                of.push(Probe::Both(self.profile.together.len()));
+                let (queue_depth, rounds) = (USUAL_DEPTH, Vec::new());
+                self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
+            }
         }
         self.add_tiny_jobs();
         probes.extend((0..self.tiny_jobs.len()).map(Probe::TinyJobs));
@@ -240,6 +243,10 @@ impl<'a> Run<'a> {
             self.profile.checksums.push(WorkCell { threads, rounds: Vec::new() });
             self.profile.ciphers.push(WorkCell { threads, rounds: Vec::new() });
         }
+        probes.push(Probe::HandOver);
+        let small = small.into_iter().map(|probe| (RANK_OF_SMALL, probe));
+        rest.extend(small);
+        rest.sort_by_key(|(rank, _)| *rank);
         (probes, rest.into_iter().map(|(_, probe)| probe).collect())
     }
 
@@ -304,7 +311,8 @@ impl<'a> Run<'a> {
             }
             Probe::Both(pair) => {
                 let pair = &mut profile.together[pair];
-                pair.rounds.extend(measure_both(media, pair.read, pair.written, pace)?);
+                let made = measure_both(media, pair, pace)?;
+                pair.rounds.extend(made);
             }
             Probe::Codec(codec, cell) => {
                 let (cell, packed) = (&mut profile.codecs[cell], &packed[codec]);
@@ -319,6 +327,7 @@ impl<'a> Run<'a> {
                 let WorkCell { threads, rounds } = &mut profile.ciphers[cell];
                 rounds.extend(in_memory::cipher(blocks, *threads, pace)?);
             }
+            Probe::HandOver => profile.hand_overs.extend(in_memory::hand_over(pace)?),
             Probe::TinyJobs(number) => {
                 let (jobs, known) = (&mut tiny_jobs[number], &mut profile.job_costs[number]);
                 if let Err(error) = jobs.measure(known, pace) {
@@ -374,11 +383,12 @@ fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
 }
 
 /// Each direction alone, and then both.
-fn measure_both(media: &mut [Medium], read: usize, written: usize, pace: &Pace<'_>) -> Result<Option<BothRound>> {
-    let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([read, written]) else {
+fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<Option<BothRound>> {
+    let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([pair.read, pair.written]) else {
         return Err(Error::refused("calibration", "one place was to be read and written at once", ""));
     };
-    let (reads, writes) = (usual(Way::Read, from.is_direct()), usual(Way::Write, to.is_direct()));
+    let reads = usual(Way::Read, from.is_direct(), pair.block_bytes);
+    let writes = usual(Way::Write, to.is_direct(), pair.block_bytes);
     let alone =
         |disk: &mut Disk, shape: &Shape| Ok::<_, Error>(disk.round(shape, pace)?.map(|round: Round| round.rate()));
     let (Some(read_alone), Some(written_alone)) = (alone(from, &reads)?, alone(to, &writes)?) else { return Ok(None) };

@@ -12,6 +12,8 @@ pub(super) const USUAL_BLOCK: u64 = MIB;
 pub(super) const USUAL_DEPTH: u64 = 4;
 /// Bytes of buffers at a time.
 pub(super) const MEMORY: u64 = 256 * MIB;
+/// The smallest operations that a job is asked for: what is measured of them tells what an operation costs, whatever its size.
+pub(super) const SMALL_BLOCK: u64 = 64 * KIB;
 /// Where refinement of files ends.
 const FILES: Bounds =
     Bounds { blocks: 64 * KIB..=4 * MIB, depths: 1..=64, streams: 1..=16, fits: |shape| memory(shape) <= MEMORY };
@@ -29,25 +31,35 @@ pub(super) struct Bounds {
 /// most come first: time may not suffice for all.
 const READS: [(u64, u64, u64); 9] = [
     (MIB, 4, 1),
-    (MIB, 4, 4),
     (MIB, 1, 1),
-    (MIB, 32, 1),
+    (64 * KIB, 1, 1),
     (64 * KIB, 32, 1),
+    (MIB, 4, 4),
     (4 * MIB, 4, 1),
     (MIB, 4, 2),
-    (64 * KIB, 1, 1),
+    (MIB, 32, 1),
     (4 * MIB, 1, 1),
 ];
-const WRITES: [(u64, u64, u64); 7] =
-    [(MIB, 4, 1), (MIB, 4, 4), (MIB, 1, 1), (MIB, 32, 1), (64 * KIB, 4, 1), (4 * MIB, 4, 1), (MIB, 4, 2)];
-const READS_BACK: [(u64, u64, u64); 4] = [(MIB, 4, 1), (MIB, 4, 4), (MIB, 1, 1), (4 * MIB, 4, 1)];
+const WRITES: [(u64, u64, u64); 9] = [
+    (MIB, 4, 1),
+    (MIB, 1, 1),
+    (64 * KIB, 4, 1),
+    (256 * KIB, 4, 1),
+    (64 * KIB, 1, 1),
+    (MIB, 4, 4),
+    (4 * MIB, 4, 1),
+    (MIB, 4, 2),
+    (MIB, 32, 1),
+];
+const READS_BACK: [(u64, u64, u64); 6] =
+    [(MIB, 4, 1), (MIB, 1, 1), (64 * KIB, 1, 1), (64 * KIB, 32, 1), (MIB, 4, 4), (4 * MIB, 4, 1)];
 const RANDOM_READS: [(u64, u64, u64); 3] = [(64 * KIB, 1, 1), (64 * KIB, 32, 1), (MIB, 4, 1)];
 const RANDOM_WRITES: [(u64, u64, u64); 1] = [(64 * KIB, 4, 1)];
 const BUFFERED: [(u64, u64, u64); 1] = [(MIB, 4, 1)];
 
-/// The usual way of a job.
-pub(super) fn usual(way: Way, direct: bool) -> Shape {
-    Shape { way, order: Order::Sequential, block_bytes: USUAL_BLOCK, queue_depth: USUAL_DEPTH, streams: 1, direct }
+/// One stream with operations of `block_bytes`, as deep as the queue of a family.
+pub(super) fn usual(way: Way, direct: bool, block_bytes: u64) -> Shape {
+    Shape { way, order: Order::Sequential, block_bytes, queue_depth: USUAL_DEPTH, streams: 1, direct }
 }
 
 /// What is measured of every place first. Of one that is written, writes: there is nothing to read before.
@@ -68,10 +80,13 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
         Use::Write => of(Way::Write, Order::Sequential, &WRITES, direct),
     };
     if used == Use::Write {
+        // In turns with writes: what tells most of each direction comes first.
+        for (at, shape) in of(Way::Read, Order::Sequential, &READS_BACK, direct).into_iter().enumerate() {
+            shapes.insert(2 * at + 1, shape);
+        }
         // Early: nothing else tells what a database of many files costs.
-        shapes.insert(1, small_files::shape());
+        shapes.insert(2, small_files::shape());
         shapes.extend(of(Way::Write, Order::Random, &RANDOM_WRITES, direct));
-        shapes.extend(of(Way::Read, Order::Sequential, &READS_BACK, direct));
     } else {
         shapes.extend(of(Way::Read, Order::Random, &RANDOM_READS, direct));
     }
@@ -126,8 +141,8 @@ mod tests {
 
     #[test]
     fn what_lies_around_the_fastest_cell_is_new_and_within_bounds() {
-        let slow = cell(usual(Way::Read, true), 10);
-        let fast = cell(Shape { queue_depth: 64, streams: 4, ..usual(Way::Read, true) }, 20);
+        let slow = cell(usual(Way::Read, true, USUAL_BLOCK), 10);
+        let fast = cell(Shape { queue_depth: 64, streams: 4, ..usual(Way::Read, true, USUAL_BLOCK) }, 20);
         let around = around_the_fastest_file(&[slow, fast.clone()], Way::Read, true);
         assert!(!around.is_empty());
         for shape in &around {

@@ -1,6 +1,7 @@
 //! One stream: a file, and operations in flight on it until the round is over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fullbore_core::io::{Completion, Mode, OpenedFile, Queue};
@@ -56,6 +57,36 @@ pub(super) struct Stream {
     /// Where in the file.
     blocks: Blocks,
     random: fastrand::Rng,
+}
+
+/// Two streams that move as many bytes each, as the two sides of a job do. A device that could choose would serve one of them first.
+#[derive(Default)]
+pub(super) struct Balance {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Balance {
+    /// How long a stream with nothing in flight sleeps while the other one catches up.
+    const NAP: Duration = Duration::from_micros(100);
+
+    fn started(&self, way: Way, bytes: u64) {
+        let (own, _) = self.sides(way);
+        own.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a stream in that direction has started more than `lead` bytes more than the other.
+    fn is_ahead(&self, way: Way, lead: u64) -> bool {
+        let (own, other) = self.sides(way);
+        own.load(Ordering::Relaxed) > other.load(Ordering::Relaxed) + lead
+    }
+
+    fn sides(&self, way: Way) -> (&AtomicU64, &AtomicU64) {
+        match way {
+            Way::Read => (&self.read, &self.written),
+            Way::Write => (&self.written, &self.read),
+        }
+    }
 }
 
 /// What a stream or a worker has done from its start to its end.
@@ -135,8 +166,8 @@ impl Stream {
     }
 
     /// Goes on until the window is over, or until a sequential write has filled its range; then everything is waited for, and what was written
-    /// synced. What is written may fill its range early: then half of it is the lead-in.
-    pub fn run(&mut self, pace: &Pace<'_>, window: Window) -> Result<Counted> {
+    /// synced. What is written may fill its range early: then half of it is the lead-in. With a `balance` it goes no faster than the other direction.
+    pub fn run(&mut self, pace: &Pace<'_>, window: Window, balance: Option<&Balance>) -> Result<Counted> {
         let block = self.shape.block_bytes;
         let places = self.blocks.count();
         let (begun, processor) = (Instant::now(), thread_seconds());
@@ -146,6 +177,9 @@ impl Stream {
         while !(fills && number == places) && pace.admits(block, count.until())? {
             while self.queue.in_flight() == self.queue.depth() {
                 self.wait(&mut count)?;
+            }
+            if let Some(balance) = balance {
+                self.wait_for_the_other(balance, &mut count)?;
             }
             let place = match self.shape.order {
                 Order::Sequential | Order::Files => number % places,
@@ -169,6 +203,19 @@ impl Stream {
         let share = bytes as f64 / count.in_all.max(1) as f64;
         let cpu_seconds = (thread_seconds() - processor).max(0.0) * share;
         Ok(Counted { bytes, seconds: seconds + sync_seconds * share, sync_seconds, cpu_seconds, in_all: count.in_all })
+    }
+
+    /// Until the other direction has caught up, or the window is over: the other one may have ended.
+    fn wait_for_the_other(&mut self, balance: &Balance, count: &mut Count) -> Result<()> {
+        let (way, lead) = (self.shape.way, self.shape.block_bytes * self.shape.queue_depth);
+        while balance.is_ahead(way, lead) && Instant::now() < count.until() {
+            match self.queue.in_flight() {
+                0 => std::thread::sleep(Balance::NAP),
+                _ => self.wait(count)?,
+            }
+        }
+        balance.started(way, self.shape.block_bytes);
+        Ok(())
     }
 
     fn start(&mut self, tag: u64, offset: u64) -> Result<()> {
@@ -217,6 +264,18 @@ mod tests {
         }
         let (bytes, seconds) = count.made(begun, ended);
         bytes as f64 / MIB as f64 / seconds
+    }
+
+    #[test]
+    fn a_direction_that_is_a_queue_ahead_waits_for_the_other_one() {
+        let (balance, queue) = (Balance::default(), 4 * MIB);
+        for _ in 0..5 {
+            assert!(!balance.is_ahead(Way::Read, queue));
+            balance.started(Way::Read, MIB);
+        }
+        assert!(balance.is_ahead(Way::Read, queue) && !balance.is_ahead(Way::Write, queue));
+        balance.started(Way::Write, MIB);
+        assert!(!balance.is_ahead(Way::Read, queue));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum CeilingPart {
     TotalRate,
     /// Seconds of an operation besides its transfer.
     Latency,
+    /// Processor seconds for moving a byte.
+    Processor,
 }
 
 /// One number of a path.
@@ -33,8 +35,8 @@ pub enum Parameter {
     Checksum,
     /// Seconds for the cipher of a stored byte.
     Cipher,
-    /// Processor seconds for reading or writing a byte.
-    Moving(Way),
+    /// Processor seconds for handing a buffer from thread to thread.
+    HandOver,
     /// Seconds that a job in that direction takes besides moving and the commit of its stripes.
     Start(Direction),
     /// Seconds for the commit of a stripe.
@@ -48,8 +50,10 @@ impl Parameter {
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Ceiling(_, _, CeilingPart::StreamRate | CeilingPart::TotalRate) => "bytes/s",
+            Self::Ceiling(_, _, CeilingPart::Processor) => "s/byte",
             Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start(_) | Self::Commit | Self::File(_) => "s",
-            Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Moving(_) => "s/byte",
+            Self::HandOver => "s",
+            Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher => "s/byte",
             Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
         }
     }
@@ -85,6 +89,7 @@ impl Parameter {
                     CeilingPart::StreamRate => &mut ceiling.stream_rate,
                     CeilingPart::TotalRate => &mut ceiling.total_rate,
                     CeilingPart::Latency => &mut ceiling.latency,
+                    CeilingPart::Processor => &mut ceiling.processor,
                 })
             }
             Self::Simultaneous => path.simultaneous.as_mut(),
@@ -94,8 +99,7 @@ impl Parameter {
             Self::StoredShare(name) => codec(path, name).map(|codec| &mut codec.stored_share),
             Self::Checksum => Some(&mut path.machine.checksum),
             Self::Cipher => Some(&mut path.machine.cipher),
-            Self::Moving(Way::Read) => Some(&mut path.machine.read),
-            Self::Moving(Way::Write) => Some(&mut path.machine.write),
+            Self::HandOver => Some(&mut path.machine.hand_over),
             Self::Start(Direction::Backup) => Some(&mut path.fixed.backup),
             Self::Start(Direction::Restore) => Some(&mut path.fixed.restore),
             Self::Commit => Some(&mut path.fixed.commit),

@@ -21,13 +21,16 @@ pub struct Ceiling {
     pub total_rate: f64,
     /// Seconds that an operation takes besides the transfer of its bytes.
     pub latency: f64,
+    /// Processor seconds for moving a byte.
+    pub processor: f64,
     /// A higher ceiling while credit lasts.
     pub burst: Option<Burst>,
 }
 
 impl Ceiling {
     /// No limit that is known.
-    pub const NONE: Self = Self { stream_rate: f64::INFINITY, total_rate: f64::INFINITY, latency: 0.0, burst: None };
+    pub const NONE: Self =
+        Self { stream_rate: f64::INFINITY, total_rate: f64::INFINITY, latency: 0.0, processor: 0.0, burst: None };
 
     /// A ceiling of all streams together, in bytes per second, and none of one stream.
     pub fn total(rate: f64) -> Self {
@@ -98,10 +101,8 @@ pub enum Way {
 pub struct Machine {
     /// Processors that the job may use: those of the machine or of its control group.
     pub cores: f64,
-    /// Processor seconds for reading a byte.
-    pub read: f64,
-    /// Processor seconds for writing a byte.
-    pub write: f64,
+    /// Processor seconds for a buffer on its way from thread to thread: from its reader to a worker, to a writer and back to the pool.
+    pub hand_over: f64,
     /// Processor seconds for the page hashes and digests of a plain byte, in a worker.
     pub checksum: f64,
     /// Processor seconds for the cipher of a stored byte, in a worker.
@@ -111,7 +112,7 @@ pub struct Machine {
 impl Machine {
     /// Processors that cost nothing but what codecs say.
     pub fn with_cores(cores: f64) -> Self {
-        Self { cores, read: 0.0, write: 0.0, checksum: 0.0, cipher: 0.0 }
+        Self { cores, hand_over: 0.0, checksum: 0.0, cipher: 0.0 }
     }
 }
 

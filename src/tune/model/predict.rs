@@ -214,8 +214,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         ("seconds besides a restore", path.fixed.restore),
         ("seconds for a commit", path.fixed.commit),
         ("bytes of memory", path.fixed.memory),
-        ("seconds for reading a byte", path.machine.read),
-        ("seconds for writing a byte", path.machine.write),
+        ("seconds for handing on a buffer", path.machine.hand_over),
         ("seconds for checksums", path.machine.checksum),
         ("seconds for the cipher", path.machine.cipher),
         ("seconds for packing", codec.pack),
@@ -237,14 +236,14 @@ fn check_ceilings(path: &Path) -> Result<(), Unpredictable> {
     for (name, device) in [("database", &path.database), ("media", &path.media)] {
         for ceiling in [&device.read, &device.write] {
             let rates = [ceiling.stream_rate, ceiling.total_rate, ceiling.burst.map_or(1.0, |burst| burst.rate)];
-            let rest = [ceiling.latency, ceiling.burst.map_or(0.0, |burst| burst.credit)];
+            let rest = [ceiling.latency, ceiling.processor, ceiling.burst.map_or(0.0, |burst| burst.credit)];
             // An infinite rate is one that is not known to be a limit.
             if rates.iter().any(|rate| rate.is_nan() || *rate <= 0.0)
                 || rest.iter().any(|value| !(*value >= 0.0 && value.is_finite()))
             {
                 return Err(unpredictable(
                     format!("ceiling of the {name}"),
-                    "a rate is not above 0, or a latency below 0",
+                    "a rate is not above 0, or a time below 0",
                 ));
             }
         }

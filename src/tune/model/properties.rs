@@ -20,6 +20,7 @@ fn ceiling() -> impl Strategy<Value = Ceiling> {
         stream_rate,
         total_rate,
         latency,
+        processor: 0.1 / stream_rate,
         burst: burst.map(|(factor, credit)| Burst { rate: factor * total_rate, credit: credit * MIB }),
     })
 }
@@ -39,7 +40,7 @@ fn path() -> impl Strategy<Value = Path> {
             database,
             media,
             simultaneous,
-            machine: Machine { read: codec.pack / 10.0, write: codec.unpack / 10.0, ..Machine::with_cores(cores) },
+            machine: Machine { hand_over: codec.pack * MIB / 10.0, ..Machine::with_cores(cores) },
             codecs: vec![codec],
             requests: Requests::default(),
             fixed: FixedCosts { backup: 0.1, restore: 0.1, commit: 0.01, ..FixedCosts::default() },

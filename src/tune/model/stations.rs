@@ -128,9 +128,9 @@ fn worker_seconds(path: &Path, configuration: &Configuration, codec: &CodecCost)
 /// Processor seconds of all stages for one plain byte.
 pub fn processor_seconds(path: &Path, configuration: &Configuration, codec: &CodecCost) -> f64 {
     let direction = configuration.direction;
-    let moving = path.machine.read * crossing(direction.source(), codec)
-        + path.machine.write * crossing(direction.target(), codec);
-    worker_seconds(path, configuration, codec) + moving
+    let moving = |side: Side| path.side(side).ceiling(direction.way(side)).processor * crossing(side, codec);
+    let handing_over = path.machine.hand_over / configuration.transfer_bytes;
+    worker_seconds(path, configuration, codec) + moving(Side::Database) + moving(Side::Media) + handing_over
 }
 
 /// The stations of `configuration` on `path` under these ceilings of all streams.

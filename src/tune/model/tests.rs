@@ -124,13 +124,26 @@ fn latency_is_hidden_by_a_deeper_queue_or_longer_transfers() {
 fn all_stages_share_one_processor_budget() {
     let (mut path, mut configuration) = open();
     configuration.codec = "half".into();
-    path.machine.read = 1.0 / (100.0 * MIB);
-    path.machine.write = 2.0 / (100.0 * MIB);
+    path.database.read.processor = 1.0 / (100.0 * MIB);
+    path.media.write.processor = 2.0 / (100.0 * MIB);
     let foreseen = predict(&path, &configuration).unwrap();
     // 10 ms to pack, 10 ms to read and 2 × 5 ms to write a MiB, on four processors.
     assert!(near(foreseen.rate, 4.0 / 0.03 * MIB), "{}", foreseen.rate / MIB);
     assert_eq!(foreseen.limit, Limit::Processor);
     assert!(near(foreseen.cpu_seconds, 300.0));
+}
+
+#[test]
+fn small_buffers_cost_processors_more_because_each_is_handed_on() {
+    let (mut path, mut configuration) = open();
+    path.machine.hand_over = 50e-6;
+    let cpu_seconds =
+        |configuration: &Configuration| predict(&path, configuration).map(|foreseen| foreseen.cpu_seconds);
+    let of_large = cpu_seconds(&configuration).unwrap();
+    configuration.transfer_bytes /= 16.0;
+    let of_small = cpu_seconds(&configuration).unwrap();
+    let more = 15.0 * configuration.plain_bytes / MIB * 50e-6;
+    assert!(near(of_small - of_large, more), "{of_small} and {of_large}");
 }
 
 #[test]
@@ -206,7 +219,7 @@ fn store() -> (Path, Configuration) {
     let (mut path, mut configuration) = open();
     path.database.read.total_rate = 10_000.0 * MIB;
     let latency = 8.0 / 20.0 - 8.0 / 200.0;
-    path.media.write = Ceiling { stream_rate: 200.0 * MIB, total_rate: 1000.0 * MIB, latency, burst: None };
+    path.media.write = Ceiling { stream_rate: 200.0 * MIB, total_rate: 1000.0 * MIB, latency, ..Ceiling::NONE };
     configuration.request_bytes = Some(8.0 * MIB);
     configuration.queue_depth = 4;
     path.evenness = 1.0;

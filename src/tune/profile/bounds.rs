@@ -83,6 +83,11 @@ fn check(profile: &Profile) -> Result<(), String> {
         whole("threads", cell.threads, COUNT)?;
         rounds(&cell.rounds)?;
     }
+    many("hand_overs", profile.hand_overs.len(), ROUNDS)?;
+    for round in &profile.hand_overs {
+        whole("hand_overs.buffers", round.buffers, 1..=BYTES)?;
+        number("hand_overs.cpu_seconds", round.cpu_seconds, 0.0..=*SECONDS.end())?;
+    }
     for cost in job_costs {
         whole("job_costs.media", cost.media as u64, 0..=last)?;
         whole("job_costs.database", cost.database as u64, 0..=last)?;

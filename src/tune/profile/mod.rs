@@ -6,6 +6,7 @@ mod headroom;
 mod here;
 mod job_costs;
 mod machine;
+mod operations;
 mod path;
 mod stored;
 #[cfg(test)]
@@ -52,6 +53,9 @@ pub struct Profile {
     pub checksums: Vec<WorkCell>,
     /// The cipher.
     pub ciphers: Vec<WorkCell>,
+    /// Buffers on their way from thread to thread; nothing in profiles that were made before this was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hand_overs: Vec<HandOver>,
     /// What jobs take besides moving their bytes; nothing in profiles that were made before this was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_costs: Vec<JobCost>,
@@ -240,6 +244,16 @@ pub struct WorkCell {
     pub rounds: Vec<Round>,
 }
 
+/// Buffers that pass three threads, one buffer at a time, as in a job whose threads all wait for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    /// Buffers that passed.
+    pub buffers: u64,
+    /// Processor seconds of the three threads.
+    pub cpu_seconds: f64,
+}
+
 impl Round {
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
@@ -282,6 +296,7 @@ impl Profile {
             codecs: Vec::new(),
             checksums: Vec::new(),
             ciphers: Vec::new(),
+            hand_overs: Vec::new(),
             job_costs: Vec::new(),
             notes: Vec::new(),
         }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use fullbore_core::plan::FIXED_MEMORY;
-use fullbore_core::sink::LEAST_PART;
 
-use super::files::of_file;
-use super::{Cell, CodecCell, Order, Place, Profile, Round, Shape, Way, rate};
+use super::operations::{Measured, Operations, measured};
+use super::{BothRound, Cell, CodecCell, Order, Place, Profile, Round, Shape, Together, Way, rate};
 use crate::tune::model::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
     Way as ModelWay,
@@ -16,10 +15,8 @@ use crate::tune::statistics::median;
 
 /// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
 const LEAST_DEVIATION: f64 = 0.01;
-/// Rates of one group differ by so much at most, as a share: more than what rounds of one volume under one cap differ by.
-const ALIKE: f64 = 0.05;
 /// Beyond this a parameter is only known to its order of magnitude.
-const MOST_DEVIATION: f64 = 1.0;
+pub(super) const MOST_DEVIATION: f64 = 1.0;
 /// Two places that do so much of the sum or more share nothing that would limit a job (2: they do not disturb each other at all).
 const SEPARATE: f64 = 1.8;
 /// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
@@ -57,18 +54,6 @@ pub struct Calibrated {
     pub doubts: Vec<String>,
 }
 
-/// One direction of one place.
-struct Measured {
-    ceiling: Ceiling,
-    deviation: f64,
-    latency_deviation: f64,
-    cpu_per_byte: f64,
-    commit: f64,
-    /// For one file of a few pages, besides its bytes.
-    file_seconds: f64,
-    file_deviation: f64,
-}
-
 impl Profile {
     /// The path between a database and media.
     pub fn path(&self, asked: &Asked<'_>) -> Calibrated {
@@ -85,7 +70,7 @@ impl Profile {
         }
         made.path.evenness = self.evenness(used.values().flatten().copied());
         let of = |database, read| used.get(&(database, read)).map_or(&[][..], Vec::as_slice);
-        self.add_simultaneous(&mut made, of(true, true), of(false, false));
+        self.add_simultaneous(&mut made, (of(true, true), of(false, false)), asked.transfer_bytes);
         self.add_codecs(&mut made);
         self.add_work(&mut made);
         made.path.fixed.memory = FIXED_MEMORY as f64;
@@ -113,8 +98,9 @@ impl Profile {
 
     /// `files`: in how many the bytes of that side are, at most.
     fn add_side(&self, made: &mut Calibrated, (side, files): (Side, u64), way: Way, places: &[usize], transfer: u64) {
+        let operations = Operations { bytes: transfer, one_at_a_time: side == Side::Database, files };
         let measured: Vec<(usize, Measured)> =
-            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, files, transfer)?))).collect();
+            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, &operations)?))).collect();
         if measured.is_empty() {
             return;
         }
@@ -132,6 +118,7 @@ impl Profile {
             stream_rate: mean(|one| one.ceiling.stream_rate),
             total_rate: devices.values().sum(),
             latency: mean(|one| one.ceiling.latency),
+            processor: mean(|one| one.ceiling.processor),
             burst: None,
         };
         let model_way = model_way(way);
@@ -149,17 +136,8 @@ impl Profile {
         if ceiling.latency > 0.0 {
             uncertain(Parameter::Ceiling(side, model_way, CeilingPart::Latency), mean(|one| one.latency_deviation));
         }
-        let processor = mean(|one| one.cpu_per_byte);
-        let moving = match way {
-            Way::Read => &mut made.path.machine.read,
-            Way::Write => &mut made.path.machine.write,
-        };
-        // A backup reads the database and writes media: what was measured of these counts first.
-        let first = (side == Side::Database) == (way == Way::Read);
-        if processor > 0.0 && (first || *moving == 0.0) {
-            *moving = processor;
-            made.uncertain.retain(|known| known.parameter != Parameter::Moving(model_way));
-            made.uncertain.push(Uncertain { parameter: Parameter::Moving(model_way), deviation });
+        if ceiling.processor > 0.0 {
+            uncertain(Parameter::Ceiling(side, model_way, CeilingPart::Processor), deviation);
         }
         let commit = mean(|one| one.commit);
         let of_file = mean(|one| one.file_seconds);
@@ -194,17 +172,18 @@ impl Profile {
     }
 
     /// Where each place of the media shares something with the database's, what they do of the sum; the least of it.
-    fn add_simultaneous(&self, made: &mut Calibrated, database: &[usize], media: &[usize]) {
+    fn add_simultaneous(&self, made: &mut Calibrated, (database, media): (&[usize], &[usize]), transfer: u64) {
         let mut least: Option<(f64, f64)> = None;
         for &written in media {
-            let pair = self.together.iter().find(|pair| database.contains(&pair.read) && pair.written == written);
-            let Some(pair) = pair else { return };
-            let shares: Vec<f64> = pair.rounds.iter().map(share_of_sum).collect();
+            let Some(pair) = self.measured_at_once(database, written, transfer) else { return };
+            // Operations of the job are larger than any that were measured at once: these say what the device does of both, however large they are.
+            let alone = (pair.block_bytes < transfer && self.share_a_device(pair.read, pair.written))
+                .then_some((made.path.database.read.total_rate, made.path.media.write.total_rate));
+            let share =
+                |round: &BothRound| share_of_sum(round, alone.unwrap_or((round.read_alone, round.written_alone)));
+            let shares: Vec<f64> = pair.rounds.iter().map(share).collect();
             let Some(share) = median(shares.iter().copied()) else { return };
-            let [read, written] =
-                [pair.read, pair.written].map(|at| self.places.get(at).and_then(|place| place.device));
-            let one_device = read.is_some() && read == written;
-            if !one_device && share >= SEPARATE {
+            if !self.share_a_device(pair.read, pair.written) && share >= SEPARATE {
                 return;
             }
             if least.is_none_or(|(known, _)| share < known) {
@@ -215,6 +194,28 @@ impl Profile {
             made.path.simultaneous = Some(share.clamp(SIMULTANEOUS.0, SIMULTANEOUS.1));
             made.uncertain.push(Uncertain { parameter: Parameter::Simultaneous, deviation });
         }
+    }
+
+    /// The pair of places that tells what reading the database and writing to `written` at once do: of these two places, or of two on the same devices. Of
+    /// several the one whose operations are nearest to `transfer` bytes.
+    fn measured_at_once(&self, database: &[usize], written: usize, transfer: u64) -> Option<&Together> {
+        let alike = |one: usize, other: usize| one == other || self.share_a_device(one, other);
+        let of_these = |pair: &&Together| {
+            !pair.rounds.is_empty() && alike(pair.written, written) && database.iter().any(|&at| alike(at, pair.read))
+        };
+        let far = |pair: &&Together| {
+            let named = pair.written == written && database.contains(&pair.read);
+            ((pair.block_bytes as f64 / transfer.max(1) as f64).ln().abs(), !named)
+        };
+        self.together.iter().filter(of_these).min_by(|one, other| {
+            let ((one, unnamed), (other, other_unnamed)) = (far(one), far(other));
+            one.total_cmp(&other).then(unnamed.cmp(&other_unnamed))
+        })
+    }
+
+    fn share_a_device(&self, one: usize, other: usize) -> bool {
+        let [one, other] = [one, other].map(|at| self.places.get(at).and_then(|place| place.device));
+        one.is_some() && one == other
     }
 
     fn add_codecs(&self, made: &mut Calibrated) {
@@ -254,6 +255,12 @@ impl Profile {
     }
 
     fn add_work(&self, made: &mut Calibrated) {
+        let hand_overs = || self.hand_overs.iter().map(|round| round.cpu_seconds / round.buffers as f64);
+        if let Some(seconds) = median(hand_overs()) {
+            made.path.machine.hand_over = seconds;
+            let deviation = deviation([hand_overs().collect::<Vec<_>>().as_slice()]);
+            made.uncertain.push(Uncertain { parameter: Parameter::HandOver, deviation });
+        }
         let machine: &mut Machine = &mut made.path.machine;
         let works = [
             (&self.checksums, &mut machine.checksum, Parameter::Checksum),
@@ -274,10 +281,10 @@ fn worker_seconds(threads: u64, rounds: &[Round]) -> Option<f64> {
     rate(rounds).map(|rate| threads as f64 / rate)
 }
 
-/// What two directions do of the sum of what each does alone.
-fn share_of_sum(round: &super::BothRound) -> f64 {
+/// What two directions do of the sum of what each does alone, bytes per second.
+fn share_of_sum(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> f64 {
     let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
-    of(round.read_bytes, round.read_alone) + of(round.written_bytes, round.written_alone)
+    of(round.read_bytes, read_alone) + of(round.written_bytes, written_alone)
 }
 
 /// The sequential cells of a direction: those of direct I/O where there are any, for so do jobs.
@@ -294,71 +301,6 @@ fn request(cell: &Cell) -> Request {
     let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
     let [bytes, in_flight, streams] = [block_bytes, queue_depth, streams].map(|number| number as f64);
     Request { asking: Asking { bytes, in_flight, streams }, rate: cell.rate() }
-}
-
-/// `files` are those that the bytes are in, at most; `transfer` is that of operations on them. A store is asked for parts and ranges, whatever a buffer
-/// is, and has no cap of their number: there are larger ones.
-fn measured(place: &Place, way: Way, files: u64, transfer: u64) -> Option<Measured> {
-    let (transfer, largest) = if place.is_in_store() { (LEAST_PART, u64::MAX) } else { (transfer, transfer) };
-    let mut cells = cells_that_count(place, way);
-    if cells.iter().any(|cell| cell.shape.streams <= files) {
-        cells.retain(|cell| cell.shape.streams <= files);
-    }
-    let of_bytes = place.cells.iter().filter(|cell| cell.shape.way == way && cell.shape.order != Order::Files);
-    let deviation = deviation_of(of_bytes.map(|cell| &cell.rounds));
-    let total_rate = ceiling(&cells, largest)?;
-    let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
-    let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
-    let far = |cell: &Cell| (cell.shape.block_bytes as f64 / transfer.max(1) as f64).ln().abs();
-    // Of two blocks that are as far the larger one: it says less of the small operations that a job does not use.
-    let nearer = |one: &&&Cell, other: &&&Cell| {
-        far(one).total_cmp(&far(other)).then(other.shape.block_bytes.cmp(&one.shape.block_bytes))
-    };
-    let shallow = alone.iter().filter(|cell| cell.shape.queue_depth == 1).min_by(nearer);
-    let (latency, latency_deviation) = shallow.map_or((0.0, 0.0), |cell| {
-        let block = cell.shape.block_bytes as f64;
-        let (whole, transfer) = (block / cell.rate(), block / stream_rate);
-        let latency = (whole - transfer).max(0.0);
-        // Two times that are each uncertain, and their difference.
-        (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
-    });
-    let (file_seconds, file_deviation) = of_file(place, way, deviation);
-    let best = cells.iter().max_by(|one, other| one.rate().total_cmp(&other.rate()))?;
-    let direct_alone = alone.iter().filter(|cell| cell.shape.direct).flat_map(|cell| &cell.rounds);
-    Some(Measured {
-        ceiling: Ceiling { stream_rate, total_rate, latency, burst: None },
-        deviation,
-        latency_deviation,
-        cpu_per_byte: median(best.rounds.iter().map(|round| round.cpu_seconds / round.bytes as f64)).unwrap_or(0.0),
-        commit: median(direct_alone.map(|round| round.sync_seconds)).unwrap_or(0.0),
-        file_seconds,
-        file_deviation,
-    })
-}
-
-/// Bytes per second of these cells at most, in operations of `transfer` bytes: what they agree upon, but not more operations than the cell with most of
-/// them; larger ones than `transfer` do not tell how many there could be.
-fn ceiling(cells: &[&Cell], transfer: u64) -> Option<f64> {
-    let small = cells.iter().filter(|cell| cell.shape.block_bytes <= transfer);
-    let operations = small.map(|cell| cell.rate() / cell.shape.block_bytes as f64).reduce(f64::max);
-    let by_operations = operations.map_or(f64::INFINITY, |operations| operations * transfer as f64);
-    Some(agreed(cells)?.min(by_operations))
-}
-
-/// The highest rate that rounds agree upon: of the groups of rounds that are alike, the fastest which has at least half as many as the largest group. The
-/// fastest round of many is too fast by chance. Rounds at less than half of it are of ways that do not use the place fully, and no group.
-fn agreed(cells: &[&Cell]) -> Option<f64> {
-    let mut rates: Vec<f64> = cells.iter().flat_map(|cell| cell.rounds.iter().map(Round::rate)).collect();
-    rates.sort_by(|one, other| other.total_cmp(one));
-    let fastest = *rates.first()?;
-    let group = |at: usize| {
-        let alike = rates[at..].iter().take_while(|rate| **rate >= rates[at] * (1.0 - ALIKE)).count();
-        &rates[at..at + alike]
-    };
-    let groups: Vec<&[f64]> = (0..rates.len()).take_while(|at| rates[*at] >= fastest / 2.0).map(group).collect();
-    let largest = groups.iter().map(|group| group.len()).max()?;
-    let found = groups.into_iter().find(|group| 2 * group.len() >= largest)?;
-    Some(found.iter().sum::<f64>() / found.len() as f64)
 }
 
 pub(super) fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f64 {

@@ -231,6 +231,93 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 }
 
 #[test]
+fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_too() {
+    let mut profile = profile();
+    let both = BothRound {
+        read_bytes: 100 * MIB,
+        written_bytes: 100 * MIB,
+        seconds: MIB as f64 / MB,
+        read_alone: 400.0 * MB,
+        written_alone: 200.0 * MB,
+    };
+    let reads = vec![cell(Way::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
+    profile.places[1].device = Some(900_001);
+    profile.places.push(place("/nowhere/others", Use::Write, 900_001, reads));
+    let pair = |block_bytes| Together { read: 0, written: 1, block_bytes, queue_depth: 4, rounds: vec![both; 2] };
+    profile.together = vec![pair(MIB)];
+    let of = |profile: &Profile, transfer_bytes| {
+        let asked = Asked { database: &["/nowhere/others/b.db"], media: &["/nowhere/a"], transfer_bytes };
+        profile.path(&asked).path.simultaneous.unwrap()
+    };
+    for transfer in [MIB, 64 << 10] {
+        assert!(near(of(&profile, transfer), 100.0 / 400.0 + 100.0 / 200.0), "of what each did alone in that round");
+    }
+    // Larger operations are faster alone: 300. Both at once the device does as much as it did.
+    assert!(near(of(&profile, 2 * MIB), 100.0 / 400.0 + 100.0 / 300.0));
+    let small = BothRound { read_bytes: 40 * MIB, written_bytes: 20 * MIB, ..both };
+    profile.together.push(Together { rounds: vec![small; 2], ..pair(64 << 10) });
+    assert!(near(of(&profile, MIB), 100.0 / 400.0 + 100.0 / 200.0), "the pair of the nearer size counts");
+    assert!(near(of(&profile, 64 << 10), 40.0 / 400.0 + 20.0 / 200.0));
+}
+
+#[test]
+fn an_operation_takes_what_lies_between_the_sizes_that_were_measured() {
+    let kib = |count: u64| count << 10;
+    // 1 ms of 64 KiB, 2 ms of 1 MiB: 1.2 ms of 256 KiB.
+    let alone = |block: u64, seconds: f64| cell(Way::Read, (block, 1, 1), &[block as f64 / seconds; 2]);
+    let cells = vec![alone(kib(64), 1e-3), alone(kib(1024), 2e-3), cell(Way::Read, (MIB, 4, 1), &[4000.0 * MB; 2])];
+    let latency = |transfer: u64| {
+        let read = ceiling_of(cells.clone(), transfer);
+        read.latency + transfer as f64 / read.stream_rate
+    };
+    assert!(near(latency(kib(64)), 1e-3) && near(latency(kib(1024)), 2e-3));
+    assert!(near(latency(kib(256)), 1.2e-3), "{}", latency(kib(256)));
+    assert!(near(latency(kib(4096)), 8e-3), "larger ones take as much for a byte");
+}
+
+#[test]
+fn larger_operations_than_those_of_the_job_do_not_raise_its_ceiling() {
+    let cells = || {
+        let of = |block, rate: f64| cell(Way::Read, (block, 4, 1), &[rate * MB; 3]);
+        vec![of(64 << 10, 60.0), of(MIB, 100.0), of(4 * MIB, 200.0)]
+    };
+    assert!(near(ceiling_of(cells(), MIB).total_rate, 100.0 * MB));
+    assert!(near(ceiling_of(cells(), 4 * MIB).total_rate, 200.0 * MB));
+    assert!(
+        near(ceiling_of(cells(), 2 * MIB).total_rate, 200.0 * MB),
+        "of sizes between, the next one that was measured"
+    );
+    assert!(near(ceiling_of(cells(), 64 << 10).total_rate, 60.0 * MB));
+}
+
+#[test]
+fn processors_work_for_each_operation_and_longer_where_a_thread_sleeps_for_it() {
+    let busy = |way, shape, seconds: f64| {
+        let mut cell = cell(way, shape, &[100.0 * MB; 2]);
+        let operations = (100 * MIB) as f64 / cell.shape.block_bytes as f64;
+        cell.rounds.iter_mut().for_each(|round| round.cpu_seconds = operations * seconds);
+        cell
+    };
+    let mut profile = profile();
+    profile.places[0].cells = vec![
+        busy(Way::Read, (64 << 10, 1, 1), 30e-6),
+        busy(Way::Read, (64 << 10, 32, 1), 6e-6),
+        busy(Way::Read, (MIB, 1, 1), 90e-6),
+    ];
+    profile.places[1].cells =
+        vec![busy(Way::Write, (64 << 10, 1, 1), 30e-6), busy(Way::Write, (64 << 10, 4, 1), 10e-6)];
+    profile.hand_overs = vec![HandOver { buffers: 1000, cpu_seconds: 0.025 }];
+    let path =
+        |transfer_bytes| profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes }).path;
+    let small = path(64 << 10);
+    // A reader of the database has one read under way, a family several writes.
+    assert!(near(small.database.read.processor * 65_536.0, 30e-6), "{}", small.database.read.processor * 65_536.0);
+    assert!(near(small.media.write.processor * 65_536.0, 10e-6));
+    assert!(near(path(MIB).database.read.processor * MIB as f64, 90e-6));
+    assert!(near(small.machine.hand_over, 25e-6));
+}
+
+#[test]
 fn what_tiny_jobs_took_is_what_a_job_takes_besides_moving() {
     let mut profile = profile();
     let (backup_s, restore_s) = (vec![0.3, 0.5, 0.4], vec![0.2]);

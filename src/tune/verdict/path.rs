@@ -79,13 +79,15 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
         stream_rate: rate,
         total_rate: total(Side::Media, rate, configuration.stripes),
         latency,
-        burst: None,
+        ..Ceiling::NONE
     };
     // Processor time that is not the workers' own, on the source's bytes: the model has one budget for all.
     let workers_busy = evidence.stages[1].account.busy.as_secs_f64();
     let rest = (evidence.processor_s - workers_busy).max(0.0);
     let source_bytes = evidence.stages[0].account.bytes.max(1) as f64;
-    path.machine.read = rest.min(evidence.processors * evidence.moving_s) / source_bytes;
+    let source = direction.source();
+    path.side_mut(source).ceiling_mut(direction.way(source)).processor =
+        rest.min(evidence.processors * evidence.moving_s) / source_bytes;
     let besides = (evidence.elapsed_s - evidence.moving_s).max(0.0);
     path.fixed = FixedCosts { backup: besides, restore: besides, ..FixedCosts::default() };
     path.evenness = evenness(&mut path, &configuration, evidence.plain_bytes / evidence.moving_s)?;

@@ -1,0 +1,138 @@
+//! What a place does with operations of one size, from cells of that size or of those around it (`docs/CALIBRATION.md`, section 4).
+
+use fullbore_core::sink::LEAST_PART;
+
+use super::files::of_file;
+use super::path::{MOST_DEVIATION, cells_that_count, deviation_of};
+use super::{Cell, Order, Place, Round, Way};
+use crate::tune::model::Ceiling;
+use crate::tune::statistics::median;
+
+/// Rates of one group differ by so much at most, as a share: more than what rounds of one volume under one cap differ by.
+const ALIKE: f64 = 0.05;
+
+/// The operations that a job does on one side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operations {
+    /// Bytes of one: MAXTRANSFERSIZE.
+    pub bytes: u64,
+    /// Each stream waits for one before it starts the next, as readers and writers of a database do.
+    pub one_at_a_time: bool,
+    /// In how many files the bytes are, at most.
+    pub files: u64,
+}
+
+/// One direction of one place.
+pub(super) struct Measured {
+    pub ceiling: Ceiling,
+    pub deviation: f64,
+    pub latency_deviation: f64,
+    pub commit: f64,
+    /// For one file of a few pages, besides its bytes.
+    pub file_seconds: f64,
+    pub file_deviation: f64,
+}
+
+/// A store is asked for parts and ranges, whatever a buffer is, and has no cap of their number: there are larger ones.
+pub(super) fn measured(place: &Place, way: Way, operations: &Operations) -> Option<Measured> {
+    let in_store = place.is_in_store();
+    let (transfer, largest) = if in_store { (LEAST_PART, u64::MAX) } else { (operations.bytes, operations.bytes) };
+    let mut cells = cells_that_count(place, way);
+    if cells.iter().any(|cell| cell.shape.streams <= operations.files) {
+        cells.retain(|cell| cell.shape.streams <= operations.files);
+    }
+    // Operations that are larger than those of the job move more than these can. The next size that was measured has to do.
+    let next = cells.iter().map(|cell| cell.shape.block_bytes).filter(|block| *block >= transfer).min();
+    if let (Some(next), false) = (next, in_store) {
+        cells.retain(|cell| cell.shape.block_bytes <= next);
+    }
+    let of_bytes = place.cells.iter().filter(|cell| cell.shape.way == way && cell.shape.order != Order::Files);
+    let deviation = deviation_of(of_bytes.map(|cell| &cell.rounds));
+    let total_rate = ceiling(&cells, largest)?;
+    let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
+    let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
+    let shallow = alone.iter().copied().filter(|cell| cell.shape.queue_depth == 1);
+    let whole = of_operation(shallow.map(|cell| (cell.shape.block_bytes, seconds_each(cell))), transfer);
+    let (latency, latency_deviation) = whole.map_or((0.0, 0.0), |whole| {
+        let transfer = transfer as f64 / stream_rate;
+        let latency = (whole - transfer).max(0.0);
+        // Two times that are each uncertain, and their difference.
+        (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
+    });
+    let processor = processor_seconds(&cells, transfer, operations.one_at_a_time) / transfer as f64;
+    let (file_seconds, file_deviation) = of_file(place, way, deviation);
+    let direct_alone = alone.iter().filter(|cell| cell.shape.direct).flat_map(|cell| &cell.rounds);
+    Some(Measured {
+        ceiling: Ceiling { stream_rate, total_rate, latency, processor, burst: None },
+        deviation,
+        latency_deviation,
+        commit: median(direct_alone.map(|round| round.sync_seconds)).unwrap_or(0.0),
+        file_seconds,
+        file_deviation,
+    })
+}
+
+/// Seconds of one operation of a cell whose streams have one at a time.
+fn seconds_each(cell: &Cell) -> f64 {
+    cell.shape.block_bytes as f64 / cell.rate()
+}
+
+/// Processor seconds of one operation of `transfer` bytes. An operation that a thread waits for costs it a sleep: cells count in which threads wait as
+/// often as in the job, if there are any.
+fn processor_seconds(cells: &[&Cell], transfer: u64, one_at_a_time: bool) -> f64 {
+    let alike = |cell: &&&Cell| (cell.shape.queue_depth == 1) == one_at_a_time;
+    let mut counted: Vec<&Cell> = cells.iter().filter(alike).copied().collect();
+    if counted.is_empty() {
+        counted = cells.to_vec();
+    }
+    let each = |cell: &Cell| {
+        let of_byte = median(cell.rounds.iter().map(|round| round.cpu_seconds / round.bytes as f64));
+        of_byte.unwrap_or(0.0) * cell.shape.block_bytes as f64
+    };
+    of_operation(counted.into_iter().map(|cell| (cell.shape.block_bytes, each(cell))), transfer).unwrap_or(0.0)
+}
+
+/// What an operation of `bytes` takes, from pairs of a size and what one of that size took: on a line between the sizes around it. A smaller one than any
+/// takes as much as the smallest, and a larger one than any as much for a byte as the largest.
+fn of_operation(taken: impl Iterator<Item = (u64, f64)>, bytes: u64) -> Option<f64> {
+    let mut taken: Vec<(u64, f64)> = taken.collect();
+    taken.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    let sizes = taken.chunk_by(|one, other| one.0 == other.0);
+    let of_size = |same: &[(u64, f64)]| Some((same[0].0 as f64, median(same.iter().map(|(_, value)| *value))?));
+    let points: Vec<(f64, f64)> = sizes.filter_map(of_size).collect();
+    let bytes = bytes as f64;
+    let above = points.partition_point(|(size, _)| *size < bytes);
+    match (above.checked_sub(1).map(|below| points[below]), points.get(above)) {
+        (Some((low, at_low)), Some((high, at_high))) => {
+            Some(at_low + (at_high - at_low) * (bytes - low) / (high - low))
+        }
+        (None, Some((_, smallest))) => Some(*smallest),
+        (Some((size, largest)), None) => Some(largest * bytes / size),
+        (None, None) => None,
+    }
+}
+
+/// Bytes per second of these cells at most, in operations of `transfer` bytes: what they agree upon, but not more operations than the cell with most of
+/// them; larger ones than `transfer` do not tell how many there could be.
+fn ceiling(cells: &[&Cell], transfer: u64) -> Option<f64> {
+    let small = cells.iter().filter(|cell| cell.shape.block_bytes <= transfer);
+    let operations = small.map(|cell| cell.rate() / cell.shape.block_bytes as f64).reduce(f64::max);
+    let by_operations = operations.map_or(f64::INFINITY, |operations| operations * transfer as f64);
+    Some(agreed(cells)?.min(by_operations))
+}
+
+/// The highest rate that rounds agree upon: of the groups of rounds that are alike, the fastest which has at least half as many as the largest group. The
+/// fastest round of many is too fast by chance. Rounds at less than half of it are of ways that do not use the place fully, and no group.
+fn agreed(cells: &[&Cell]) -> Option<f64> {
+    let mut rates: Vec<f64> = cells.iter().flat_map(|cell| cell.rounds.iter().map(Round::rate)).collect();
+    rates.sort_by(|one, other| other.total_cmp(one));
+    let fastest = *rates.first()?;
+    let group = |at: usize| {
+        let alike = rates[at..].iter().take_while(|rate| **rate >= rates[at] * (1.0 - ALIKE)).count();
+        &rates[at..at + alike]
+    };
+    let groups: Vec<&[f64]> = (0..rates.len()).take_while(|at| rates[*at] >= fastest / 2.0).map(group).collect();
+    let largest = groups.iter().map(|group| group.len()).max()?;
+    let found = groups.into_iter().find(|group| 2 * group.len() >= largest)?;
+    Some(found.iter().sum::<f64>() / found.len() as f64)
+}
