@@ -10,11 +10,11 @@ pub fn short(id: &str) -> &str {
     id.get(..SHORT).unwrap_or(id)
 }
 
-/// True when `part` is the id, its start or its end.
+/// True when `part` is the id, its start or its end. Nothing at all is no part: it is what a shell makes of a variable that is not set.
 pub fn fits(id: Uuid, part: &str) -> bool {
     let part = part.trim_matches('…').to_ascii_lowercase();
     let id = id.to_string();
-    id.starts_with(&part) || id.ends_with(&part)
+    !part.is_empty() && (id.starts_with(&part) || id.ends_with(&part))
 }
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
         for part in ["01a2092b-9560-7c4d-8e5f-9fcdf68770de", "01A2", "9fcdf68770de", "…9FCDF68770DE", short(&shown)] {
             assert!(fits(id, part), "{part}");
         }
-        for part in ["9560", "01a2092b-9560-7c4d-8e5f-9fcdf68770de0", "x"] {
+        for part in ["", "…", "9560", "01a2092b-9560-7c4d-8e5f-9fcdf68770de0", "x"] {
             assert!(!fits(id, part), "{part}");
         }
         assert_eq!((short(&shown), short("é")), ("01a2092b-9560", "é"));

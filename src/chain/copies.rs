@@ -11,7 +11,7 @@ use crate::ids;
 /// The places of the sets that count: of each backup set one, in the order in which they were given; and what is to be said of the
 /// others. Counted is the one that `--set` names by its media-set id; else one that is whole before one that is not, one that a
 /// running or killed backup has not touched, one that could be asked for its database and its place in the log (its key is there, or
-/// it needs none), and the oldest media set.
+/// it needs none), an encrypted one before one in clear, which anybody could have written, and the oldest media set.
 pub(super) fn one_of_each(found: &[FoundSet], choice: &Choice) -> (Vec<usize>, Vec<String>) {
     let mut best: BTreeMap<Uuid, usize> = BTreeMap::new();
     for (at, set) in found.iter().enumerate() {
@@ -31,13 +31,14 @@ pub(super) fn one_of_each(found: &[FoundSet], choice: &Choice) -> (Vec<usize>, V
     (places, notes)
 }
 
-type Rank = (bool, bool, bool, bool, bool, Reverse<Uuid>);
+type Rank = (bool, bool, bool, bool, bool, bool, Reverse<Uuid>);
 
 fn rank(set: &FoundSet, choice: &Choice) -> Rank {
     let is_media_set = |part: &String| ids::fits(set.media_set_id, part) && !ids::fits(set.backup_set_id, part);
     let named = choice.set.as_ref().is_some_and(is_media_set);
     let (whole, settled) = (set.incomplete.is_none(), !set.interrupted);
-    (named, whole, settled, set.reach.is_some(), set.database.is_some(), Reverse(set.media_set_id))
+    let told = (set.reach.is_some(), set.database.is_some());
+    (named, whole, settled, told.0, told.1, set.encrypted, Reverse(set.media_set_id))
 }
 
 #[cfg(test)]
@@ -82,6 +83,15 @@ mod tests {
         let mut encrypted = set(1, 3);
         encrypted.database = None;
         assert_eq!(chosen(&[encrypted, set(1, 5)], &Choice::default()), (vec![1], 1));
+    }
+
+    #[test]
+    fn an_encrypted_copy_whose_key_is_there_comes_before_one_in_clear() {
+        let mut encrypted = set(1, 5);
+        encrypted.encrypted = true;
+        assert_eq!(chosen(&[set(1, 3), encrypted.clone()], &Choice::default()), (vec![1], 1));
+        encrypted.database = None;
+        assert_eq!(chosen(&[set(1, 3), encrypted], &Choice::default()), (vec![0], 1), "there is no key");
     }
 
     #[test]

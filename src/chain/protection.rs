@@ -13,11 +13,15 @@ pub(super) fn check(chain: &[&FoundSet]) -> Result<()> {
     chain[first..].iter().find(|set| !set.encrypted).map_or(Ok(()), |set| Err(weaker(set, chain[first])))
 }
 
-/// Checks a set against the one that it is based on, as far as that is among `found`. Where the base is there in clear too, as a copy, that is enough.
+/// Checks a set against the one that it is based on, as far as that is among `found`. Where the base is there in clear too, as a copy, that is enough; and
+/// where the set is there encrypted too, for a restore with the key takes that copy.
 ///
 /// # Errors
 /// The set is in clear, and its base is encrypted.
 pub fn check_against(found: &[FoundSet], set: &FoundSet) -> Result<()> {
+    if found.iter().any(|copy| copy.backup_set_id == set.backup_set_id && copy.encrypted) {
+        return Ok(());
+    }
     let mut bases = found.iter().filter(|base| set.base == Some(base.backup_set_id));
     match bases.next() {
         Some(base) if !set.encrypted && base.encrypted && bases.all(|copy| copy.encrypted) => Err(weaker(set, base)),

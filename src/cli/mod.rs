@@ -36,6 +36,7 @@ use fullbore::config::Config;
 use fullbore::job::Conduct;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
+use fullbore_core::io::replace_whole;
 use fullbore_core::store::Stores;
 
 use args::{Arguments, ReportTo, Verb};
@@ -243,20 +244,11 @@ fn refuse_report_in_database(report: Option<&ReportTo>, database: &Path) -> Resu
     ))
 }
 
-/// Writes the whole report under another name first, so that a reader never sees half of one.
+/// Writes the whole report, or leaves the one that is there.
 fn replace_report(path: &Path, text: &str) -> Result<()> {
-    let failed = |e| Error::io("write the report", path.display().to_string(), e);
     // The job may have made this very file: a family, or the restored database.
     check_report_place(path)?;
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return std::fs::write(path, text).map_err(failed);
-    }
-    let name = unfinished(path);
-    let written = std::fs::write(&name, text).and_then(|()| std::fs::rename(&name, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&name); // The first error is the one to show.
-        failed(e)
-    })
+    replace_whole(path, text).map_err(|e| Error::io("write the report", path.display().to_string(), e))
 }
 
 fn write_report(to: &ReportTo, report: &impl serde::Serialize) -> Result<()> {

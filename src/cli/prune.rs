@@ -6,6 +6,7 @@ use fullbore::chain::retention::KeepRules;
 use fullbore::config::Config;
 use fullbore::job::repository::{Setting, catalog, check, prune};
 use fullbore::{Error, Result, units};
+use fullbore_core::io::replace_whole;
 
 use super::inspect::{WITH_WARNINGS, print_json};
 use super::repository_args::{Catalog, CatalogAction, Check, Prune};
@@ -70,7 +71,8 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     let mut warnings = Vec::new();
     let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct, &mut warnings);
     if let Some(path) = &args.metrics {
-        check::write_metrics(path, &check::metrics(&args.repo, &checked))?;
+        let written = replace_whole(path, &check::metrics(&args.repo, &checked));
+        written.map_err(|e| Error::io("write the metrics", path.display().to_string(), e))?;
     }
     let standings = checked?;
     if args.json {

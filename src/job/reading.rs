@@ -64,7 +64,7 @@ impl Reading {
     /// What `--from` names now.
     pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::Heap> {
         let mut heap = media::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
-        if self.choice.latest {
+        if self.choice.latest || heap.holds_copies() {
             heap.learn_databases(key)?;
         }
         heap.learn_reaches(key, self.choice.stop_at.is_some())?;

@@ -352,6 +352,10 @@ fn last_night_is_good_when_it_is_young_and_proven() {
     let labels = format!("{{repository=\"night\",engine=\"sqlite\",database=\"{}\"}}", database.display());
     assert!(metrics.contains(&format!("fullbore_database_good{labels} 1\n")), "{metrics}");
     assert!(metrics.contains("fullbore_repository_reachable{repository=\"night\"} 1\n"), "{metrics}");
+    // A link is written through, and stays one.
+    std::os::unix::fs::symlink("night.prom", world.at("link.prom")).unwrap();
+    world.run("check --repo night --metrics link.prom").done();
+    assert!(world.at("link.prom").is_symlink() && world.text("night.prom").contains("fullbore_database_good"));
     std::thread::sleep(std::time::Duration::from_millis(1100));
     world.run("check --repo night --max-age 1s").refused(1, "--repo night", "its newest backup is");
     fs::rename(world.at("a"), world.at("gone")).unwrap();

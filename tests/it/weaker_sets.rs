@@ -52,6 +52,22 @@ fn a_differential_in_clear_on_an_encrypted_full_is_refused_with_the_key_of_that(
 }
 
 #[test]
+fn a_copy_in_clear_of_a_differential_does_not_stand_in_the_way_of_its_encrypted_chain() {
+    let world = World::with_shape(Shape { rows: 150, ..Shape::default() });
+    world.run("key new --no-recovery k.key").done();
+    world.run("backup sqlite:app.db --to a/full.bore --encrypt-to k.key.pub").done();
+    database::change(&world.at("app.db"), 1);
+    let differential = "backup sqlite:app.db --to a/differential.bore --kind differential --base a/full.bore";
+    world.run(&format!("{differential} --key k.key --encrypt-to k.key.pub")).done();
+    world.run("copy --from a/differential.bore --key k.key --decrypt --to a/clear.bore").done();
+    world.run("verify --from a --key k.key").done();
+    world.run("restore --from a --key k.key --into sqlite:copy.db").done();
+    world.assert_copy();
+    // Without the key the chain is not readable, and the copy alone is no chain.
+    assert_ne!(world.run("restore --from a --into sqlite:other.db").code, 0);
+}
+
+#[test]
 fn copies_of_the_encrypted_sets_in_clear_make_a_chain_with_what_is_in_clear() {
     let world = world();
     // Whoever has turned encryption off, and knows that the differential is theirs, says so in this way.

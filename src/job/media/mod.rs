@@ -98,6 +98,12 @@ impl Heap {
         if self.sets.is_empty() && self.unreadable.is_empty() { Err(nothing_found()) } else { Ok(()) }
     }
 
+    /// True when a backup set is there on several media sets.
+    pub fn holds_copies(&self) -> bool {
+        let ids: std::collections::BTreeSet<Uuid> = self.sets.iter().map(|found| found.set.backup_set_id).collect();
+        ids.len() < self.sets.len()
+    }
+
     /// Asks the manifests of sets that do not tell their database in clear, where `key` opens them.
     pub fn learn_databases(&mut self, key: Option<&SecretKey>) -> Result<()> {
         let nothing = Pool::new(0, 4096)?;

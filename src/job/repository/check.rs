@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, is_known, meant, of_database};
@@ -246,18 +244,4 @@ pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
 /// A label's value as the format wants it.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Writes the metrics whole or not at all: a monitor may read at any time.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_metrics(path: &Path, text: &str) -> Result<()> {
-    let mut working = path.as_os_str().to_owned();
-    working.push(format!(".new-{}", Uuid::new_v4()));
-    let written = std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&working); // The first error counts.
-        Error::io("write", path.display().to_string(), e)
-    })
 }

@@ -20,6 +20,7 @@ use crate::repository::Repository;
 use crate::repository::format::VerdictRecord;
 use crate::repository::inventory::StoredSet;
 use crate::repository::times::JudgedReading;
+use crate::units::counted;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -74,10 +75,10 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
             put_verdict(&repository, set.record.backup_set_id, "proven", &verdict, began)?;
         }
         if done.is_ok() {
-            let (sets, took) = (ids.len(), verdict.elapsed_s);
-            report.notes.push(format!(
-                "the chain of {sets} sets was restored and opened in {took:.1} s: written down as proven"
-            ));
+            let (sets, took) = (counted(ids.len() as u64, "set"), verdict.elapsed_s);
+            report
+                .notes
+                .push(format!("the chain of {sets} was restored and opened in {took:.1} s: written down as proven"));
         }
         done
     })

@@ -46,6 +46,21 @@ pub fn read_whole(path: &Path, most: usize) -> io::Result<Option<Zeroizing<Vec<u
     Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
 }
 
+/// Writes a text whole or not at all: a reader may come at any time. A device, a pipe or a symbolic link stays what it is, and is written through.
+///
+/// # Errors
+/// The text cannot be written; a file that was there before is unchanged then.
+pub fn replace_whole(path: &Path, text: &str) -> io::Result<()> {
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return std::fs::write(path, text);
+    }
+    let mut working = path.as_os_str().to_owned();
+    working.push(format!(".new-{}", uuid::Uuid::new_v4()));
+    std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&working); // The first error counts.
+    })
+}
+
 fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; limit]);
     let mut length = 0;
