@@ -114,8 +114,15 @@ pub fn endless() -> World {
 /// A bench that writes media.
 #[track_caller]
 pub fn under_way(world: &World) -> Running {
-    let running = world.start("bench m.toml");
-    wait_until("media under way", || media_under_way(world));
+    let mut running = world.start("bench m.toml");
+    let mut ended = false;
+    wait_until("media under way, or its end", || {
+        ended = running.child.try_wait().is_ok_and(|status| status.is_some());
+        ended || media_under_way(world)
+    });
+    if ended {
+        panic!("it ended before its media were seen: {}", running.wait());
+    }
     running
 }
 
