@@ -36,7 +36,7 @@ use fullbore::config::Config;
 use fullbore::job::Conduct;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
-use fullbore_core::io::replace_whole;
+use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
 
 use args::{Arguments, ReportTo, Verb};
@@ -198,16 +198,9 @@ fn prove_report_place(path: &Path) -> Result<()> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Ok(());
     }
-    let probe = unfinished(path);
+    let probe = working_name(path);
     let made = File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
     made.map_err(|e| Error::io("write the report", path.display().to_string(), e).noting("nothing was done"))
-}
-
-/// What a report is called until it is whole. No number of a process: two containers may both be number 1.
-fn unfinished(path: &Path) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", uuid::Uuid::new_v4()));
-    name.into()
 }
 
 /// Only an earlier report, or nothing, may stand under the name of a report: it must not cost a file of another kind.

@@ -33,7 +33,7 @@ const ROUNDS_MOST: u32 = 9;
 /// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
 const REFINEMENT: f64 = 1.4;
 const BESIDES: f64 = 1.5;
-/// Where small operations of both directions at once come among the ways of a place: before its small operations in one direction would be too late.
+/// Where reading and writing small blocks at once comes among the ways of a place.
 const RANK_OF_SMALL: usize = 4;
 /// Shares of the time after which nothing of the coarse set is measured for the first time any more, and nothing around the fastest: what is left
 /// is for second rounds, which tell what was chance.
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
 
     /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
     fn coarse(&mut self) -> (Vec<Probe>, Vec<Probe>) {
-        let (mut probes, mut rest, mut small) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut probes, mut rest) = (Vec::new(), Vec::new());
         // The likeliest ways of all places come before the others of any: time may not suffice for these.
         for (at, medium) in self.media.iter().enumerate() {
             let mut ways = Vec::new();
@@ -214,14 +214,17 @@ impl<'a> Run<'a> {
         let disk =
             |at: &usize, used| self.profile.places[*at].used == used && matches!(self.media[*at], Medium::Disk(_));
         let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
-        let written = (0..self.media.len()).filter(|at| disk(at, Use::Write));
-        for (read, written) in read.into_iter().flat_map(|read| written.clone().map(move |written| (read, written))) {
-            for (of, block_bytes) in [(&mut probes, USUAL_BLOCK), (&mut small, SMALL_BLOCK)] {
-                of.push(Probe::Both(self.profile.together.len()));
+        for written in (0..self.media.len()).filter(|at| disk(at, Use::Write)) {
+            let Some(read) = read else { break };
+            let next = self.profile.together.len();
+            probes.push(Probe::Both(next));
+            rest.push((RANK_OF_SMALL, Probe::Both(next + 1)));
+            for block_bytes in [USUAL_BLOCK, SMALL_BLOCK] {
                 let (queue_depth, rounds) = (USUAL_DEPTH, Vec::new());
                 self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
             }
         }
+        rest.sort_by_key(|(rank, _)| *rank);
         self.add_tiny_jobs();
         probes.extend((0..self.tiny_jobs.len()).map(Probe::TinyJobs));
         let mut threads = vec![1, self.profile.machine.cores];
@@ -244,9 +247,6 @@ impl<'a> Run<'a> {
             self.profile.ciphers.push(WorkCell { threads, rounds: Vec::new() });
         }
         probes.push(Probe::HandOver);
-        let small = small.into_iter().map(|probe| (RANK_OF_SMALL, probe));
-        rest.extend(small);
-        rest.sort_by_key(|(rank, _)| *rank);
         (probes, rest.into_iter().map(|(_, probe)| probe).collect())
     }
 

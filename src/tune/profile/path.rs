@@ -6,7 +6,7 @@ use std::path::Path as FilePath;
 use fullbore_core::plan::FIXED_MEMORY;
 
 use super::operations::{Measured, Operations, measured};
-use super::{BothRound, Cell, CodecCell, Order, Place, Profile, Round, Shape, Together, Way, rate};
+use super::{BothRound, Cell, CodecCell, HandOver, Order, Place, Profile, Round, Shape, Together, Way, rate};
 use crate::tune::model::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
     Way as ModelWay,
@@ -255,10 +255,11 @@ impl Profile {
     }
 
     fn add_work(&self, made: &mut Calibrated) {
-        let hand_overs = || self.hand_overs.iter().map(|round| round.cpu_seconds / round.buffers as f64);
-        if let Some(seconds) = median(hand_overs()) {
+        let hand_over = |round: &HandOver| round.cpu_seconds / round.buffers as f64;
+        let hand_overs: Vec<f64> = self.hand_overs.iter().map(hand_over).collect();
+        if let Some(seconds) = median(hand_overs.iter().copied()) {
             made.path.machine.hand_over = seconds;
-            let deviation = deviation([hand_overs().collect::<Vec<_>>().as_slice()]);
+            let deviation = deviation([hand_overs.as_slice()]);
             made.uncertain.push(Uncertain { parameter: Parameter::HandOver, deviation });
         }
         let machine: &mut Machine = &mut made.path.machine;

@@ -212,16 +212,21 @@ fn a_file_below_a_measured_directory_is_known_and_media_on_two_devices_add_up() 
     assert!(near(made.path.media.write.total_rate, 300.0 * MB), "one device is not two");
 }
 
+/// A round of reading and writing at once, and what each does alone, in MB/s.
+fn at_once((read, written): (u64, u64), (read_alone, written_alone): (f64, f64)) -> BothRound {
+    BothRound {
+        read_bytes: read * MIB,
+        written_bytes: written * MIB,
+        seconds: MIB as f64 / MB,
+        read_alone: read_alone * MB,
+        written_alone: written_alone * MB,
+    }
+}
+
 #[test]
 fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
     let mut profile = profile();
-    let both = BothRound {
-        read_bytes: 200 * MIB,
-        written_bytes: 50 * MIB,
-        seconds: MIB as f64 / MB,
-        read_alone: 400.0 * MB,
-        written_alone: 100.0 * MB,
-    };
+    let both = at_once((200, 50), (400.0, 100.0));
     profile.together = vec![Together { read: 0, written: 1, block_bytes: MIB, queue_depth: 4, rounds: vec![both; 2] }];
     let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
     assert!(near(profile.path(&asked).path.simultaneous.unwrap(), 1.0));
@@ -233,13 +238,7 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 #[test]
 fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_too() {
     let mut profile = profile();
-    let both = BothRound {
-        read_bytes: 100 * MIB,
-        written_bytes: 100 * MIB,
-        seconds: MIB as f64 / MB,
-        read_alone: 400.0 * MB,
-        written_alone: 200.0 * MB,
-    };
+    let both = at_once((100, 100), (400.0, 200.0));
     let reads = vec![cell(Way::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
     profile.places[1].device = Some(900_001);
     profile.places.push(place("/nowhere/others", Use::Write, 900_001, reads));
@@ -254,7 +253,7 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
     }
     // Larger operations are faster alone: 300. Both at once the device does as much as it did.
     assert!(near(of(&profile, 2 * MIB), 100.0 / 400.0 + 100.0 / 300.0));
-    let small = BothRound { read_bytes: 40 * MIB, written_bytes: 20 * MIB, ..both };
+    let small = at_once((40, 20), (400.0, 200.0));
     profile.together.push(Together { rounds: vec![small; 2], ..pair(64 << 10) });
     assert!(near(of(&profile, MIB), 100.0 / 400.0 + 100.0 / 200.0), "the pair of the nearer size counts");
     assert!(near(of(&profile, 64 << 10), 40.0 / 400.0 + 20.0 / 200.0));

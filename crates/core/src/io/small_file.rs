@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,19 +46,25 @@ pub fn read_whole(path: &Path, most: usize) -> io::Result<Option<Zeroizing<Vec<u
     Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
 }
 
-/// Writes a text whole or not at all: a reader may come at any time. A device, a pipe or a symbolic link stays what it is, and is written through.
+/// Writes a text. A file gets it whole or not at all: a reader may come at any time. A device, a pipe or a symbolic link stays, and is written through.
 ///
 /// # Errors
-/// The text cannot be written; a file that was there before is unchanged then.
+/// The text cannot be written. A file of that name is unchanged then.
 pub fn replace_whole(path: &Path, text: &str) -> io::Result<()> {
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return std::fs::write(path, text);
     }
-    let mut working = path.as_os_str().to_owned();
-    working.push(format!(".new-{}", uuid::Uuid::new_v4()));
+    let working = working_name(path);
     std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path)).inspect_err(|_| {
         let _ = std::fs::remove_file(&working); // The first error counts.
     })
+}
+
+/// What a file is called until it is whole. No number of a process: two containers may both be number 1.
+pub fn working_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", uuid::Uuid::new_v4()));
+    name.into()
 }
 
 fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {

@@ -161,14 +161,14 @@ pub fn warnings(left_out: &[LeftOut]) -> Vec<String> {
     if !others.is_empty() {
         let (count, names) = (others.len(), named(&others));
         warnings.push(format!(
-            "this backup leaves out tables whose engines' files are not copied, {count} in number: {names}; dump them (mariadb-dump). \
+            "{count} tables are not in this backup, because the files of their engines are not copied: {names}; dump them (mariadb-dump). \
              --accept-left-out says that this is known"
         ));
     }
     if !memory.is_empty() {
         let (count, names) = (memory.len(), named(&memory));
         warnings.push(format!(
-            "tables that are in the server's memory will be empty, {count} in number: {names}; --accept-left-out says that this is known"
+            "{count} tables are in the server's memory and will be empty: {names}; --accept-left-out says that this is known"
         ));
     }
     warnings

@@ -120,8 +120,8 @@ pub fn list(places: &Places) -> Result<Listing> {
     if !unknown.is_empty() {
         let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         listing.passed_over.push(format!(
-            "this backup leaves out what it does not know in the folders of databases, {} in number: {named}{}; --accept-left-out says that \
-             this is known",
+            "{} files in the folders of databases are of no kind that is known here and are not in this backup: {named}{}; --accept-left-out \
+             says that this is known",
             unknown.len(),
             if unknown.len() > NAMED_MAX { ", …" } else { "" }
         ));
