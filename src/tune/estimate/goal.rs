@@ -1,8 +1,8 @@
 //! Which configuration serves a goal best.
 
+use super::super::model::Unpredictable;
 use super::super::model::what_if::SAME_SPEED;
-use super::super::model::{Configuration, Prediction, Unpredictable};
-use super::{Candidate, Known};
+use super::{Candidate, Estimate, Foreseen, Known, estimate};
 
 /// What has to be done, by a deadline or as fast as can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +39,14 @@ pub struct Goal {
     pub deadline: Option<f64>,
 }
 
-/// A candidate at a glance: in the middle, without its interval.
+/// A candidate at a glance: its P50, without the rest of its interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Glance {
     /// What was looked at.
     pub candidate: Candidate,
-    /// Seconds of what counts.
+    /// Seconds of what counts, P50.
     pub seconds: f64,
-    /// Bytes on the media.
+    /// Bytes on the media, P50.
     pub stored_bytes: f64,
     /// Processor seconds of the backup for a plain byte.
     pub cpu_per_byte: f64,
@@ -74,22 +74,21 @@ impl By {
     }
 }
 
-/// Looks at `candidate`; `None` where the path does not know the direction that counts.
+/// Looks at `candidate`; `None` where the path does not know the direction that counts. Times are P50, as an estimate prints them: the middle of
+/// an interval is not the time on the middle path, and two configurations may rank differently by the two.
 ///
 /// # Errors
-/// As [`Known::foresee`].
+/// As [`estimate`].
 pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
-    let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| known.foresee(one)).transpose();
-    let (backup, restore) = (foresee(&candidate.backup)?, foresee(&candidate.restore)?);
-    let seconds = |made: &Option<Prediction>| made.as_ref().map(|made| made.seconds);
-    let of_backup = seconds(&backup);
-    let Some(counted) = by.of(of_backup, seconds(&restore)) else { return Ok(None) };
+    let Estimate { candidate, backup, restore, stored_bytes } = estimate(known, &candidate)?;
+    let seconds = |made: Option<Foreseen>| made.map(|made| made.seconds.p50);
+    let Some(counted) = by.of(seconds(backup), seconds(restore)) else { return Ok(None) };
     let plain_bytes = candidate.backup.as_ref().map_or(1.0, |backup| backup.plain_bytes);
-    let cpu_seconds = backup.as_ref().map_or(0.0, |backup| backup.cpu_seconds);
-    let span = of_backup.unwrap_or(f64::INFINITY) * known.path.machine.cores;
+    let cpu_seconds = backup.map_or(0.0, |backup| backup.cpu_seconds);
+    let span = seconds(backup).unwrap_or(f64::INFINITY) * known.path.machine.cores;
     Ok(Some(Glance {
         seconds: counted,
-        stored_bytes: backup.or(restore).map_or(0.0, |one| one.stored_bytes),
+        stored_bytes: stored_bytes.unwrap_or(0.0),
         cpu_per_byte: cpu_seconds / plain_bytes,
         cpu_share: cpu_seconds / span,
         candidate,

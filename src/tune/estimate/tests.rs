@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::tune::model::{Besides, Buffers, Ceiling, Direction, predict};
+use crate::tune::model::{Besides, Buffers, Ceiling, CeilingPart, Direction, Parameter, Side, Way, predict};
 
 const MIB: f64 = 1048576.0;
 
@@ -165,10 +165,26 @@ fn of_what_is_within_the_interval_of_the_fastest_the_smallest_is_advised() {
 }
 
 #[test]
+fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
+    // Two devices that are equally fast in the middle: in most samples one of them is slower, so the P50 is above the middle.
+    let total = |side, way| Parameter::Ceiling(side, way, CeilingPart::TotalRate);
+    let uncertain = [total(Side::Database, Way::Read), total(Side::Media, Way::Write)]
+        .map(|parameter| Uncertain { parameter, deviation: 0.5 });
+    let exact = known(400.0);
+    let known = Known::new(exact.path, &uncertain, exact.factor).unwrap();
+    let candidate = candidate(1000.0, 1);
+    let printed = estimate(&known, &candidate).unwrap().backup.unwrap().seconds.p50;
+    let middle = known.foresee(candidate.backup.as_ref().unwrap()).unwrap().seconds;
+    assert!(printed > 1.1 * middle, "{printed} {middle}");
+    assert_eq!(glance(&known, candidate, By::Backup).unwrap().unwrap().seconds, printed);
+}
+
+#[test]
 fn a_throttle_for_a_share_of_the_processors_keeps_that_share() {
     let mut known = known(100.0);
     known.path.codecs =
         vec![crate::tune::model::CodecCost { pack: 50.0 * MIB, ..crate::tune::model::CodecCost::none() }];
+    let known = Known::new(known.path, &[], known.factor).unwrap();
     let free = glance(&known, candidate(1000.0, 1), By::Backup).unwrap().unwrap();
     assert!(free.cpu_share > 0.3, "{free:?}");
     let rate = throttle(&free, &known, 0.1).unwrap();
