@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::candidates::{self, Shape};
 use super::report::{GridLine, ProfileReport, line};
 use super::{Conduct, Ground, Request, ground, of, unpredictable};
-use crate::tune::estimate::{Best, Estimate, Glance, Goal, glance, rank, smaller_first, throttle};
+use crate::tune::estimate::{Best, Estimate, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
 use crate::tune::profile::{self, Profile};
 use crate::units::show_bytes;
 
@@ -71,7 +71,8 @@ pub(in crate::job) fn advise_by(
             format!("every configuration takes {} or more, and {} are there", show_bytes(least), show_bytes(memory));
         return Err(Error::usage("memory", why, "lower --buffer-count or --max-transfer-size, or leave them out"));
     }
-    rank(&mut glances, goal.best);
+    rank_by_estimate(&ground.known, &mut glances, &as_asked.candidate, goal)
+        .map_err(|error| unpredictable(&error, request))?;
     if let (Best::Balanced, Some(fastest)) = (goal.best, glances.first()) {
         let as_fast = whole(fastest, request, &ground)?.p90(goal.by);
         as_fast.into_iter().for_each(|seconds| smaller_first(&mut glances, seconds));

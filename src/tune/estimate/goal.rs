@@ -1,8 +1,11 @@
 //! Which configuration serves a goal best.
 
-use super::super::model::Unpredictable;
 use super::super::model::what_if::SAME_SPEED;
-use super::{Candidate, Estimate, Foreseen, Known, estimate};
+use super::super::model::{Configuration, Prediction, Unpredictable};
+use super::{Candidate, Foreseen, Known, estimate};
+
+/// Candidates of which the whole interval is computed. An estimate costs a thousand times what a glance costs.
+const SHORT_LIST: usize = 24;
 
 /// What has to be done, by a deadline or as fast as can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +42,14 @@ pub struct Goal {
     pub deadline: Option<f64>,
 }
 
-/// A candidate at a glance: its P50, without the rest of its interval.
+/// A candidate at a glance, without its interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Glance {
     /// What was looked at.
     pub candidate: Candidate,
-    /// Seconds of what counts, P50.
+    /// Seconds of what counts: on the middle path, or P50 after [`rank_by_estimate`].
     pub seconds: f64,
-    /// Bytes on the media, P50.
+    /// Bytes on the media.
     pub stored_bytes: f64,
     /// Processor seconds of the backup for a plain byte.
     pub cpu_per_byte: f64,
@@ -74,25 +77,53 @@ impl By {
     }
 }
 
-/// Looks at `candidate`; `None` where the path does not know the direction that counts. Times are P50, as an estimate prints them: the middle of
-/// an interval is not the time on the middle path, and two configurations may rank differently by the two.
+/// Looks at `candidate` on the middle path; `None` where the path does not know the direction that counts.
 ///
 /// # Errors
-/// As [`estimate`].
+/// As [`Known::foresee`].
 pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
-    let Estimate { candidate, backup, restore, stored_bytes } = estimate(known, &candidate)?;
-    let seconds = |made: Option<Foreseen>| made.map(|made| made.seconds.p50);
-    let Some(counted) = by.of(seconds(backup), seconds(restore)) else { return Ok(None) };
+    let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| known.foresee(one)).transpose();
+    let (backup, restore) = (foresee(&candidate.backup)?, foresee(&candidate.restore)?);
+    let seconds = |made: &Option<Prediction>| made.as_ref().map(|made| made.seconds);
+    let of_backup = seconds(&backup);
+    let Some(counted) = by.of(of_backup, seconds(&restore)) else { return Ok(None) };
     let plain_bytes = candidate.backup.as_ref().map_or(1.0, |backup| backup.plain_bytes);
-    let cpu_seconds = backup.map_or(0.0, |backup| backup.cpu_seconds);
-    let span = seconds(backup).unwrap_or(f64::INFINITY) * known.path.machine.cores;
+    let cpu_seconds = backup.as_ref().map_or(0.0, |backup| backup.cpu_seconds);
+    let span = of_backup.unwrap_or(f64::INFINITY) * known.path.machine.cores;
     Ok(Some(Glance {
         seconds: counted,
-        stored_bytes: stored_bytes.unwrap_or(0.0),
+        stored_bytes: backup.or(restore).map_or(0.0, |one| one.stored_bytes),
         cpu_per_byte: cpu_seconds / plain_bytes,
         cpu_share: cpu_seconds / span,
         candidate,
     }))
+}
+
+/// Ranks `glances`, the [`SHORT_LIST`] first of them and `asked` by the P50 that their estimates print. The middle of an interval is not the time on
+/// the middle path: two configurations may rank differently by the two.
+///
+/// # Errors
+/// As [`estimate`].
+pub fn rank_by_estimate(
+    known: &Known,
+    glances: &mut [Glance],
+    asked: &Candidate,
+    goal: &Goal,
+) -> Result<(), Unpredictable> {
+    rank(glances, goal.best);
+    let mut listed = glances.len().min(SHORT_LIST);
+    if let Some(place) = glances[listed..].iter().position(|one| one.candidate == *asked) {
+        glances[listed..].swap(0, place);
+        listed += 1;
+    }
+    for one in &mut glances[..listed] {
+        let made = estimate(known, &one.candidate)?;
+        let p50 = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p50);
+        one.seconds = goal.by.of(p50(made.backup), p50(made.restore)).unwrap_or(one.seconds);
+        one.stored_bytes = made.stored_bytes.unwrap_or(one.stored_bytes);
+    }
+    rank(&mut glances[..listed], goal.best);
+    Ok(())
 }
 
 /// Plain bytes per second at which the processors are used no more than `limit`; `None` where nothing is known to use them.
@@ -100,15 +131,15 @@ pub fn throttle(glance: &Glance, known: &Known, limit: f64) -> Option<f64> {
     Some(limit * known.path.machine.cores / glance.cpu_per_byte).filter(|rate| rate.is_finite())
 }
 
-/// The best first. What differs by less than runs of one job do is the same: of the fastest the one with fewer stripes comes first, then less
-/// memory; of the smallest the fastest.
+/// The best first. What differs by less than runs of one job do is the same: of the fastest the one with fewer stripes comes first, then fewer
+/// bytes, then less memory; of the smallest the fastest.
 pub fn rank(glances: &mut [Glance], best: Best) {
     let by_time = |glances: &mut [Glance]| {
         in_groups(
             glances,
             |one| one.seconds,
             |same| {
-                same.sort_by_key(|one| (one.candidate.stripes, one.candidate.memory_bytes, one.stored_bytes as u64));
+                same.sort_by_key(|one| (one.candidate.stripes, one.stored_bytes as u64, one.candidate.memory_bytes));
             },
         );
     };

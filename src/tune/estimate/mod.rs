@@ -18,7 +18,7 @@ use super::model::{
 
 pub use cutover::{Cutover, Steps, cutover};
 pub use deadline::{Wanted, fits, wanted};
-pub use goal::{Best, By, Glance, Goal, glance, rank, smaller_first, throttle};
+pub use goal::{Best, By, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
 pub use grid::{BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
 pub use history::{Factor, Observed, learn};
 

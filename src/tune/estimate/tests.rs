@@ -1,4 +1,5 @@
 #![allow(clippy::unwrap_used)]
+use super::goal::rank;
 use super::*;
 use crate::tune::model::{Besides, Buffers, Ceiling, CeilingPart, Direction, Parameter, Side, Way, predict};
 
@@ -172,11 +173,19 @@ fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
         .map(|parameter| Uncertain { parameter, deviation: 0.5 });
     let exact = known(400.0);
     let known = Known::new(exact.path, &uncertain, exact.factor).unwrap();
-    let candidate = candidate(1000.0, 1);
-    let printed = estimate(&known, &candidate).unwrap().backup.unwrap().seconds.p50;
-    let middle = known.foresee(candidate.backup.as_ref().unwrap()).unwrap().seconds;
+    let free = candidate(1000.0, 1);
+    let printed = estimate(&known, &free).unwrap().backup.unwrap().seconds.p50;
+    let middle = known.foresee(free.backup.as_ref().unwrap()).unwrap().seconds;
     assert!(printed > 1.1 * middle, "{printed} {middle}");
-    assert_eq!(glance(&known, candidate, By::Backup).unwrap().unwrap().seconds, printed);
+    // A throttle between the two is slower than the middle path and hardly slower than the P50: it is on one stripe less, and wins by that.
+    let mut throttled = candidate(1000.0, 1);
+    throttled.backup.as_mut().unwrap().throttle = Some(1000.0 * MIB / (1.02 * middle));
+    let asked = Candidate { stripes: 2, ..free };
+    let mut all = [&asked, &throttled].map(|one| glance(&known, one.clone(), By::Backup).unwrap().unwrap());
+    assert!(all[1].seconds > 1.011 * all[0].seconds, "{all:?}");
+    let goal = Goal { best: Best::Fastest, by: By::Backup, cpu_limit: None, deadline: None };
+    rank_by_estimate(&known, &mut all, &asked, &goal).unwrap();
+    assert_eq!(all.map(|one| one.candidate.stripes), [1, 2]);
 }
 
 #[test]
