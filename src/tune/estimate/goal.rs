@@ -2,7 +2,7 @@
 
 use super::super::model::what_if::SAME_SPEED;
 use super::super::model::{Configuration, Prediction, Unpredictable};
-use super::{Candidate, Foreseen, Known, estimate};
+use super::{Candidate, Known, estimate};
 
 /// Candidates of which the whole interval is computed. An estimate costs a thousand times what a glance costs.
 const SHORT_LIST: usize = 24;
@@ -118,8 +118,7 @@ pub fn rank_by_estimate(
     }
     for one in &mut glances[..listed] {
         let made = estimate(known, &one.candidate)?;
-        let p50 = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p50);
-        one.seconds = goal.by.of(p50(made.backup), p50(made.restore)).unwrap_or(one.seconds);
+        one.seconds = made.p50(goal.by).unwrap_or(one.seconds);
         one.stored_bytes = made.stored_bytes.unwrap_or(one.stored_bytes);
     }
     rank(&mut glances[..listed], goal.best);

@@ -102,7 +102,16 @@ pub struct Estimate {
 impl Estimate {
     /// Seconds that nine of ten runs of what counts keep to; of both in a row not less, for each is at its P90.
     pub fn p90(&self, by: By) -> Option<f64> {
-        let of = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| foreseen.seconds.p90);
+        self.seconds(by, |seconds| seconds.p90)
+    }
+
+    /// Seconds that half of the runs of what counts keep to: what an estimate prints first. Of both in a row the sum.
+    pub fn p50(&self, by: By) -> Option<f64> {
+        self.seconds(by, |seconds| seconds.p50)
+    }
+
+    fn seconds(&self, by: By, quantile: impl Fn(Interval) -> f64) -> Option<f64> {
+        let of = |foreseen: Option<Foreseen>| foreseen.map(|foreseen| quantile(foreseen.seconds));
         by.of(of(self.backup), of(self.restore))
     }
 }

@@ -185,6 +185,7 @@ fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
     assert!(all[1].seconds > 1.011 * all[0].seconds, "{all:?}");
     let goal = Goal { best: Best::Fastest, by: By::Backup, cpu_limit: None, deadline: None };
     rank_by_estimate(&known, &mut all, &asked, &goal).unwrap();
+    assert_eq!(all[1].seconds, printed);
     assert_eq!(all.map(|one| one.candidate.stripes), [1, 2]);
 }
 
