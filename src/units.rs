@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 /// Bytes in a MiB.
@@ -85,16 +86,6 @@ pub fn show_duration(time: Duration) -> String {
         seconds => (seconds, "second"),
     };
     counted(number, unit)
-}
-
-/// `1 stripe`, `4 stripes`, `2 families`.
-pub fn counted(number: u64, what: &str) -> String {
-    let consonant = |stem: &str| !stem.ends_with(['a', 'e', 'i', 'o', 'u']);
-    match what.strip_suffix('y').filter(|stem| consonant(stem)) {
-        _ if number == 1 => format!("{number} {what}"),
-        Some(stem) => format!("{number} {stem}ies"),
-        None => format!("{number} {what}s"),
-    }
 }
 
 /// Text that others may have written, as a part of a line: what would steer the terminal, or begin a line that nobody has said, is shown and not

@@ -335,7 +335,7 @@ mod object_store {
         wait_until("it has claimed its key", || claims().len() == 4);
         running.signal("STOP");
         let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s").done();
-        assert!(ended.err.contains("it ended, and could not tidy up; what it has left was removed"), "{ended}");
+        assert!(ended.err.contains("it ended, and could not tidy up; its files were removed"), "{ended}");
         assert_eq!(claims().len(), 2, "{:?}", claims());
         running.signal("CONT");
         running.wait().done();

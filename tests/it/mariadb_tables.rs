@@ -41,10 +41,14 @@ fn tables_and_files_that_are_not_in_a_backup_are_named_unless_the_user_knows_of_
     );
     // What a table of CONNECT leaves beside its definition.
     fs::write(source.datadir().join("shop/c.log"), "1,x").unwrap();
-    let tables = ["2 tables are in the server's memory", "shop.parts (MEMORY), shop.quick-one (MEMORY);"];
+    let tables = ["2 tables in the server's memory", "shop.parts (MEMORY), shop.quick-one (MEMORY);"];
     backup(&world, &source, "--to a/ --dry-run").done().says(&tables);
     let warned = backup(&world, &source, "--to a/").with_code(4);
-    warned.says(&tables).says(&["1 files in the folders of databases", "shop/c.log", "--accept-left-out"]);
+    warned.says(&tables).says(&[
+        "1 file of an unknown kind in the folders of databases",
+        "shop/c.log",
+        "--accept-left-out",
+    ]);
     backup(&world, &source, "--to b/ --accept-left-out").done();
     let manifest = &world.run("inspect files --json --from b").done().json()[0];
     let left_out = &manifest["position"]["last"]["left_out_tables"];

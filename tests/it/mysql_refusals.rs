@@ -301,7 +301,7 @@ fn a_table_outside_of_the_data_directory_comes_back_inside_of_it() {
     let expected = source.sql(checks);
     backup(&world, source.port(), "--to a/")
         .with_code(4)
-        .says(&["2 files stand outside the data directory", "remote.ibd"]);
+        .says(&["outside the data directory of the server: 2 files", "remote.ibd"]);
     let refused = world.run("restore --from a --into dir:copy --place-outside").with_code(1);
     assert!(refused.err.contains("would open it") && !world.at("copy").exists(), "{refused}");
     let ended = world.run("restore --from a --into dir:copy");

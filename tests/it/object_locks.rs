@@ -167,7 +167,7 @@ mod object_store {
         let on_it = format!("/verdicts/{}.", ids[1]);
         keys.filter(|key| key.contains(&on_it)).for_each(|key| store.remove("vault", &key));
         std::thread::sleep(std::time::Duration::from_millis(2100)); // Its clock tells whole seconds.
-        let said = "what it has left is locked, and goes with a later prune";
+        let said = "its files are locked, and a later prune removes them";
         for _ in 0..2 {
             let ended = run(&world, &variables, &format!("{PRUNE} --confirm")).says(&[said]);
             assert!(ended.text().contains("0 sets were removed") && [0, 4].contains(&ended.code), "{ended}");

@@ -533,7 +533,7 @@ fn what_a_killed_host_has_left_in_a_store_is_removed_by_another_after_its_lease(
     std::thread::sleep(Duration::from_millis(2100)); // Its clock tells whole seconds.
     run(&world, &store, "prune --repo night --confirm --grace 0s")
         .done()
-        .says(&["its host died; what it has left was removed"]);
+        .says(&["its host died; its files were removed"]);
     let left: Vec<String> = keys(&store).into_iter().filter(|key| !key.contains("/.fullbore/")).collect();
     assert_eq!(left.len(), 2, "the first backup, and no claim of the second: {left:?}");
     assert_eq!(store.uploads("media"), Vec::new());
@@ -593,7 +593,7 @@ fn locks_of_a_chain(kind: StoreKind) {
     back_up("full", "");
     assert!(locks().iter().all(|(_, until)| until.is_none()));
     back_up("differential", "lock-until = \"2099-01-01T00:00:00Z\"")
-        .says(&["is locked until 2099-01-01T00:00:00Z as well: 1 sets"]);
+        .says(&["also locked until 2099-01-01T00:00:00Z: 1 set, which"]);
     assert_eq!((of("full").len(), of("differential").len()), (2, 2));
     back_up("log", "lock-until = \"2099-02-01T00:00:00Z\"");
     back_up("log", "lock-until = \"2099-03-01T00:00:00Z\"").says(&["3 sets"]);
@@ -628,7 +628,7 @@ fn what_cannot_be_asked_is_not_taken_for_gone() {
     });
     let line = "prune --repo night --confirm --grace 0s --device-timeout 15";
     let ended = run_with(&world, &store.environment_at(proxy.endpoint()), line).with_code(4);
-    ended.says(&["its host died; what it has left stays", "1of2.bore", "500"]);
+    ended.says(&["its host died; its files stay", "1of2.bore", "500"]);
     let families = || keys(&store).into_iter().filter(|key| key.ends_with(".bore")).count();
     assert_eq!(families(), 2);
     run(&world, &store, line).done().says(&["it had committed its set"]);

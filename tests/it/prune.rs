@@ -165,8 +165,8 @@ fn what_a_dead_host_has_left_goes_after_its_lease() {
     let left = || world.names("a").len() + world.names("b").len();
     assert!(left() > 1, "its lease lives");
     without_lease(&world, &name);
-    prune(&world, "").done().says(&["what it has left goes with --confirm"]);
-    prune(&world, "--confirm").done().says(&["its host died; what it has left was removed"]);
+    prune(&world, "").done().says(&["--confirm removes its files"]);
+    prune(&world, "--confirm").done().says(&["its host died; its files were removed"]);
     assert_eq!(left(), 1, "only the records: {:?} {:?}", world.names("a"), world.names("b"));
     let task = record(&world, &name);
     assert!(task["state"] == "ERROR" && task["error"].as_str().unwrap().contains("was not heard of"), "{task}");
@@ -246,7 +246,7 @@ fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed
     let set = task["writes"].as_str().unwrap();
     write_record(&world, &format!("fates/{set}.json"), &json!({ "fate": "committed", "task": task["task"] }));
     without_lease(&world, &name);
-    prune(&world, "--confirm").done().says(&["it had come to its commit, and no further"]);
+    prune(&world, "--confirm").done().says(&["it was interrupted during commit"]);
     assert_eq!((world.names("a").len(), world.names("b").len()), (1, 0), "only the records");
     // The same of a whole set: it stays.
     chain(&world, 1);

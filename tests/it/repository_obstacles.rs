@@ -48,7 +48,8 @@ fn a_set_that_cannot_be_removed_keeps_what_it_stands_on_and_nothing_else() {
     // Under the name of its family is another set's, which nobody may remove in its place.
     write_over(&world.first_family("a", id(&differential)), &fs::read(world.first_family("a", id(&new))).unwrap());
     let ended = prune(&world, "").with_code(4);
-    let ended = ended.says(&[id(&differential), "a record calls it one of", id(&full), "what stands on it has stayed"]);
+    let ended =
+        ended.says(&[id(&differential), "a record calls it one of", id(&full), "the sets that depend on it stay"]);
     assert!(ended.text().contains("1 set was removed"), "{ended}");
     assert!(is_there(&world, &full) && !is_there(&world, &other), "{ended}");
     assert_eq!(world.names("a/.fullbore/tombstones"), Vec::<String>::new());

@@ -91,7 +91,7 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
                 "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
             write_record(&world, &format!("tasks/{OTHER}.json"), &run);
             let ended = world.run("prune --repo night --grace 0s --confirm --keep-last 9").with_code(4);
-            ended.says(&[words, "what it has left stays", "a record calls it one of"]);
+            ended.says(&[words, "its files stay", "a record calls it one of"]);
         }
         fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
         let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
@@ -132,7 +132,7 @@ fn a_forged_record_of_a_run_keeps_what_it_names_and_nothing_else() {
         }
     }
     prune(&world).with_code(4).says(&[
-        "what it has left stays",
+        "its files stay",
         "../app.db: is no name of a family",
         "stands in place 8",
         "a record calls it one of",

@@ -209,6 +209,16 @@ fn hint_for(source: &io::Error) -> &'static str {
     }
 }
 
+/// `1 stripe`, `4 stripes`, `2 families`.
+pub fn counted(number: u64, what: &str) -> String {
+    let consonant = |stem: &str| !stem.ends_with(['a', 'e', 'i', 'o', 'u']);
+    match what.strip_suffix('y').filter(|stem| consonant(stem)) {
+        _ if number == 1 => format!("{number} {what}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {what}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

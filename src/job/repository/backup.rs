@@ -17,6 +17,7 @@ use crate::repository::hidden;
 use crate::repository::inventory::{Inventory, StoredSet};
 use crate::repository::task::Task;
 use crate::repository::{self, Repository};
+use crate::units::counted;
 
 /// A full is taken when the last differential was larger than this share of its full: two of them cost more than it then.
 const DIFFERENTIAL_SHARE: f64 = 0.5;
@@ -184,7 +185,9 @@ pub(super) fn renew_locks(
         renewed += usize::from(longer);
     }
     if renewed > 0 {
-        report.notes.push(format!("what this set stands on is locked until {until} as well: {renewed} sets"));
+        report
+            .notes
+            .push(format!("also locked until {until}: {}, which this set needs", counted(renewed as u64, "set")));
     }
     Ok(())
 }

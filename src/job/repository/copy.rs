@@ -321,7 +321,7 @@ impl<'a> Target<'a> {
         let Some(fate) = other.record.fate() else { return Ok(()) };
         let ours = FateRecord { fate: Fate::Removed, task: task.id() };
         if decided(&self.repository, fate, Fate::Removed, task.id())? != ours {
-            let why = "had come to its commit, or what it has left is just being removed";
+            let why = "was interrupted during commit, or its files are just being removed";
             return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, and copy again then"));
         }
         let mut record = other.record.clone();

@@ -86,7 +86,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
     if !request.confirm {
         let now = repository.about_now()?;
         let dead = tasks(&repository, now)?.into_iter().filter(|task| task.is_dead(now));
-        pruned.dead_runs.extend(dead.map(|task| format!("{}: what it has left goes with --confirm", task.title())));
+        pruned.dead_runs.extend(dead.map(|task| format!("{}: --confirm removes its files", task.title())));
         planned(request, setting, &repository, now, &[], conduct, &mut pruned)?;
         return Ok(pruned);
     }
@@ -161,7 +161,7 @@ fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pru
             return Err(taken_over(set));
         }
         let why = match needed.contains(&set.record.backup_set_id) {
-            true => "what stands on it has stayed".to_owned(),
+            true => "the sets that depend on it stay".to_owned(),
             false => match sweeper.remove(set) {
                 Ok(()) => {
                     pruned.deleted.push(set.record.backup_set_id.to_string());

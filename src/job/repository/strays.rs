@@ -71,7 +71,7 @@ impl Listing {
 }
 
 impl Sweeper<'_> {
-    /// Removes what ended runs have left. Where that cannot be done of one, what it has left stays: its record may be forged or damaged.
+    /// Removes what ended runs have left. Where that cannot be done of one, its files stay: its record may be forged or damaged.
     pub(super) fn remove_strays(&self, pruned: &mut Pruned) -> Result<Listing> {
         // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
         let mut listing = Listing::take(self)?;
@@ -113,7 +113,7 @@ impl Sweeper<'_> {
         match self.tidy_up_after(record, listing) {
             Err(error) if is_of_one_run(&error) => {
                 let why = media::one_line(&error);
-                pruned.warnings.push(format!("{}: {what}; what it has left stays: {why}", task.title()));
+                pruned.warnings.push(format!("{}: {what}; its files stay: {why}", task.title()));
                 Ok(())
             }
             done => {
@@ -159,7 +159,7 @@ impl Sweeper<'_> {
             && !self.is_described(set)?
         {
             return match self.settle(fate, task)? {
-                Left::Removed | Left::Uncommitted => Ok(Some("what it has left was removed")),
+                Left::Removed | Left::Uncommitted => Ok(Some("its files were removed")),
                 Left::Set => Ok(Some("its set was committed all the same, and stays")),
                 Left::Copied => Ok(None),
                 Left::Locked => Ok(Some(LOCKED)),

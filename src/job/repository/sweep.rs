@@ -25,11 +25,11 @@ use crate::repository::task::decide;
 const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
 
 /// What is said of what a run has left and a store does not let go.
-pub(super) const LOCKED: &str = "what it has left is locked, and goes with a later prune";
+pub(super) const LOCKED: &str = "its files are locked, and a later prune removes them";
 
 /// What became of the set of a run that has died, or failed.
 pub(super) enum Left {
-    /// It had no leave to commit, and cannot get it any more: what it has left is gone.
+    /// It had no leave to commit, and cannot get it any more: its files are gone.
     Removed,
     /// It had leave, and had not committed: the same.
     Uncommitted,
@@ -37,7 +37,7 @@ pub(super) enum Left {
     Set,
     /// It was a copy, and another one goes on with it.
     Copied,
-    /// What it has left is no set, and locked: it stays for now.
+    /// Its files are no set, and locked: they stay for now.
     Locked,
 }
 
@@ -45,8 +45,8 @@ impl Left {
     /// What is said of it where the host of the run died.
     fn of_the_dead(&self) -> &'static str {
         match self {
-            Left::Removed => "what it has left was removed",
-            Left::Uncommitted => "it had come to its commit, and no further: what it has left was removed",
+            Left::Removed => "its files were removed",
+            Left::Uncommitted => "it was interrupted during commit: its files were removed",
             Left::Set => "it had committed its set",
             Left::Copied => "another copy goes on with it",
             Left::Locked => LOCKED,
@@ -190,7 +190,7 @@ impl<'a> Sweeper<'a> {
         }
     }
 
-    /// Ends the runs whose host died, and removes what they have left. Where that cannot be done of one, what it has left stays, and it is tried again
+    /// Ends the runs whose host died, and removes what they have left. Where that cannot be done of one, its files stay, and it is tried again
     /// by the next prune: its record may be forged or damaged.
     pub(super) fn end_dead_runs(&self, grace: Duration, pruned: &mut Pruned) -> Result<()> {
         let now = self.began;
@@ -203,11 +203,11 @@ impl<'a> Sweeper<'a> {
                 continue;
             }
             let left = match task.record.fate() {
-                None => "it has left nothing",
+                None => "it left no files",
                 Some(fate) => match self.settle(fate, &task.record) {
                     Err(error) if is_of_one_run(&error) => {
                         let why = media::one_line(&error);
-                        pruned.warnings.push(format!("{}: its host died; what it has left stays: {why}", task.title()));
+                        pruned.warnings.push(format!("{}: its host died; its files stay: {why}", task.title()));
                         continue;
                     }
                     left => left?.of_the_dead(),

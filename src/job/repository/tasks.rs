@@ -97,7 +97,7 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
     if shown.dead {
         let why =
             format!("has not been heard of for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
-        return Err(Error::refused(format!("task {id}"), why, "`fullbore prune --confirm` removes what it has left"));
+        return Err(Error::refused(format!("task {id}"), why, "`fullbore prune --confirm` removes its files"));
     }
     task::ask_to_end(&repository, id)?;
     let begun = std::time::Instant::now();

@@ -5,7 +5,7 @@ use std::path::Path;
 use fullbore_engines::TextOfTable;
 
 use crate::report::Report;
-use crate::units::show_bytes;
+use crate::units::{counted, show_bytes};
 
 /// What a server takes in one statement by default, in bytes.
 const USUAL_PACKET: u64 = 64 << 20;
@@ -18,7 +18,7 @@ pub(super) fn tell(directory: &Path, texts: &[TextOfTable], report: &mut Report)
     let command = format!(
         "cat '{quoted}'/*/*.sql | mysql --binary-mode --comments --max-allowed-packet=1G --user=root --password"
     );
-    let count = texts.len();
+    let tables = counted(texts.len() as u64, "table");
     let longest = texts.iter().map(|text| text.longest_statement).max().unwrap_or(0);
     let packet = match longest {
         ..USUAL_PACKET => String::new(),
@@ -26,13 +26,13 @@ pub(super) fn tell(directory: &Path, texts: &[TextOfTable], report: &mut Report)
     };
     if texts.iter().all(|text| text.in_memory) {
         report.notes.push(format!(
-            "{count} tables of the engine MEMORY are empty, as after every start of the server; they can be loaded{packet}: {command}"
+            "empty, as after every start of the server: {tables} of the engine MEMORY; they can be loaded{packet}: {command}"
         ));
         return;
     }
     report.warnings.push(format!(
-        "{count} tables of other engines than InnoDB are empty until they are loaded, once the server runs and before anybody uses it{packet}: \
-         {command}"
+        "empty until they are loaded: {tables} of other engines than InnoDB; load them once the server runs and before anybody uses \
+         it{packet}: {command}"
     ));
 }
 

@@ -181,7 +181,7 @@ impl OtherEngines {
         if !created.is_empty() {
             let names = named(&created);
             state.warnings.push(format!(
-                "tables of other engines than InnoDB, created while the others were read: {} ({names}); they will be empty",
+                "empty after a restore: tables of other engines than InnoDB, created while the others were read: {} ({names})",
                 created.len()
             ));
         }

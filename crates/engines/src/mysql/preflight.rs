@@ -1,5 +1,6 @@
 //! What is asked of a MySQL server before a clone, so that what cannot work is said before anything has begun.
 
+use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
@@ -283,9 +284,9 @@ fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
         let names = facts.other_tables.first.iter().take(10).map(|table| format!("{} ({})", table.name, table.engine));
         let names = names.collect::<Vec<_>>().join(", ");
         let more = if facts.other_tables.count > 10 { ", …" } else { "" };
-        let count = facts.other_tables.count;
+        let tables = counted(facts.other_tables.count, "table");
         warnings.push(format!(
-            "{count} tables of other engines than InnoDB will be empty: {names}{more}; --include-other-engines stores them too"
+            "empty after a restore: {tables} of other engines than InnoDB: {names}{more}; --include-other-engines stores them too"
         ));
     }
     if let Some(table) = facts.not_emptied() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fullbore_core::error::counted;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::json;
@@ -511,9 +512,10 @@ impl Session for CloneSession {
         warnings.extend(self.others.iter().flat_map(OtherEngines::warnings));
         let outside: Vec<String> = self.files().into_iter().filter_map(|file| file.outside).collect();
         if let Some(first) = outside.first() {
-            let count = outside.len();
+            let files = counted(outside.len() as u64, "file");
+            let more = if outside.len() > 1 { ", …" } else { "" };
             warnings.push(format!(
-                "{count} files stand outside the data directory of the server (`{first}`, …); a restore puts them into it"
+                "outside the data directory of the server: {files} (`{first}`{more}); a restore puts them into it"
             ));
         }
         Facts {

@@ -20,6 +20,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 use super::listing::OtherFile;
@@ -159,16 +160,16 @@ pub fn warnings(left_out: &[LeftOut]) -> Vec<String> {
     let (memory, others): (Vec<_>, Vec<_>) = left_out.iter().partition(|table| table.engine == MEMORY);
     let mut warnings = Vec::new();
     if !others.is_empty() {
-        let (count, names) = (others.len(), named(&others));
+        let (tables, names) = (counted(others.len() as u64, "table"), named(&others));
         warnings.push(format!(
-            "{count} tables are not in this backup, because the files of their engines are not copied: {names}; dump them (mariadb-dump). \
+            "not in this backup: {tables} of engines whose files are not copied: {names}; dump them (mariadb-dump). \
              --accept-left-out says that this is known"
         ));
     }
     if !memory.is_empty() {
-        let (count, names) = (memory.len(), named(&memory));
+        let (tables, names) = (counted(memory.len() as u64, "table"), named(&memory));
         warnings.push(format!(
-            "{count} tables are in the server's memory and will be empty: {names}; --accept-left-out says that this is known"
+            "empty after a restore: {tables} in the server's memory: {names}; --accept-left-out says that this is known"
         ));
     }
     warnings

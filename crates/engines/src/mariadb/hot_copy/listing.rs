@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 use super::places::Places;
@@ -120,9 +121,8 @@ pub fn list(places: &Places) -> Result<Listing> {
     if !unknown.is_empty() {
         let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         listing.passed_over.push(format!(
-            "{} files in the folders of databases are of no kind that is known here and are not in this backup: {named}{}; --accept-left-out \
-             says that this is known",
-            unknown.len(),
+            "not in this backup: {} of an unknown kind in the folders of databases: {named}{}; --accept-left-out says that this is known",
+            counted(unknown.len() as u64, "file"),
             if unknown.len() > NAMED_MAX { ", …" } else { "" }
         ));
     }
