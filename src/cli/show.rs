@@ -241,13 +241,16 @@ pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
         plan(report, &mut out);
     } else {
         let copied = report.copied.iter().filter(|copy| copy.how != "there already").count();
-        out.push(format!(
-            "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
-            counted(copied as u64, "set"),
-            show_bytes(report.stored_bytes),
-            report.elapsed_s,
-            mib_per_s(report.stored_bytes, report.elapsed_s),
-        ));
+        out.push(match copied {
+            0 => "COPY stored nothing: every set is there already.".to_owned(),
+            _ => format!(
+                "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
+                counted(copied as u64, "set"),
+                show_bytes(report.stored_bytes),
+                report.elapsed_s,
+                mib_per_s(report.stored_bytes, report.elapsed_s),
+            ),
+        });
         out.extend(report.sets.iter().map(|set| format!("  {set}")));
         tail(report, shown, &mut out);
     }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::Repository;
 use super::format::{FamilyRecord, SetRecord};
 use super::records::{Entry, modified};
+use crate::chain::show_time;
 
 /// In microseconds.
 const SECOND: i64 = 1_000_000;
@@ -53,12 +54,17 @@ impl Verdicts {
         // A large repository takes its time to be copied.
         let of_copying = copied_at.map_or(i64::MIN, |at| at.saturating_add(DAY));
         let Some(modified) = modified.filter(|modified| *modified > of_copying) else { return };
-        // Many a store tells whole seconds only.
-        let grace = if modified % SECOND == 0 { SECOND } else { 0 };
         for found_good in [&mut self.passed, &mut self.proven] {
-            *found_good = found_good.filter(|at| at.saturating_add(grace) >= modified);
+            *found_good = found_good.filter(|at| !is_later(modified, *at));
         }
     }
+}
+
+/// True if what was written at `modified` was written after `at`.
+fn is_later(modified: i64, at: i64) -> bool {
+    // Many a store tells whole seconds only.
+    let grace = if modified % SECOND == 0 { SECOND } else { 0 };
+    at.saturating_add(grace) < modified
 }
 
 /// What a family is when it is looked at: another file, another length, time or tag is another family.
@@ -102,19 +108,29 @@ impl JudgedReading {
         self.began
     }
 
-    /// Ends it: what was read is what is there.
+    /// Ends it: what was read is what is there. Gives a warning for each family that is dated after the reading: a good verdict on it does not count.
     ///
     /// # Errors
     /// A family was written to or replaced meanwhile, or cannot be looked at.
-    pub fn end(&self, repository: &Repository) -> Result<()> {
+    pub fn end(&self, repository: &Repository) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
         for (family, before) in &self.families {
+            let device = family.device(&repository.places)?;
             if repository.standing(family)? != *before {
                 let why = "was changed while it was read: nothing is known of what is there now";
                 let hint = "find out what writes there, for nothing may change a family; then verify the set again";
-                return Err(Error::incomplete(family.device(&repository.places)?.to_string(), why, hint));
+                return Err(Error::incomplete(device.to_string(), why, hint));
+            }
+            let modified = before.as_ref().map_or(i64::MIN, |before| before.modified);
+            if self.began.as_ref().is_ok_and(|began| is_later(modified, *began)) {
+                warnings.push(format!(
+                    "`{device}` is dated {}, after this verification began: `check` and `prune` do not count the result. Correct the time of the \
+                     file or the clock, and verify again",
+                    show_time(modified)
+                ));
             }
         }
-        Ok(())
+        Ok(warnings)
     }
 }
 

@@ -274,6 +274,27 @@ fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
 }
 
 #[test]
+fn a_good_verdict_on_a_family_that_is_dated_in_the_future_says_that_it_does_not_count() {
+    let world = world();
+    back_up(&world, "");
+    let date = |then| {
+        for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
+            fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap().set_modified(then).unwrap();
+        }
+    };
+    let verified_at = || world.run("list --repo night --json").done().json()[0]["verified_at"].clone();
+    date(std::time::SystemTime::now() + std::time::Duration::from_secs(86_400));
+    for line in ["verify --repo night", "restore-test --repo night"] {
+        let said = ["is dated", "do not count the result", "Correct the time of the file"];
+        world.run(line).with_code(4).says(&said);
+        assert!(verified_at().is_null(), "{line}");
+    }
+    date(std::time::SystemTime::now());
+    world.run("verify --repo night").done();
+    assert!(verified_at().is_string());
+}
+
+#[test]
 fn a_prune_of_one_database_keeps_what_sets_of_no_known_database_stand_on() {
     let world = world();
     world.run("key new --no-recovery k.key").done();

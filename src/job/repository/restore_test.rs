@@ -60,7 +60,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
         }
         let began = match &done {
             Ok(()) => {
-                reading.end(&repository)?;
+                report.warnings.extend(reading.end(&repository)?);
                 Some(reading.began()?)
             }
             Err(_) => None,

@@ -121,7 +121,7 @@ fn verified(
             let done = check_against_base(set, known, repository)
                 .and_then(|()| verify::one(&Reading { from, ..reading.clone() }, id, conduct, report));
             if done.is_ok() {
-                of.end(repository)?;
+                report.warnings.extend(of.end(repository)?);
             }
             done
         }

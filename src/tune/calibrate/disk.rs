@@ -160,14 +160,15 @@ pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
     (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
 }
 
-/// Reads from one place and writes as many bytes to another at once.
+/// Reads from one place and writes so many bytes for each of them to another at once.
 pub(super) fn both(
     (from, read): (&mut Disk, &Shape),
     (to, write): (&mut Disk, &Shape),
+    written_per_read: u64,
     pace: &Pace<'_>,
 ) -> Result<Option<(u64, u64, f64)>> {
     let (mut reads, mut writes) = (from.streams(read)?, to.streams(write)?);
-    let (reading, window, balance) = (reads.len(), Window::new(pace), Balance::default());
+    let (reading, window, balance) = (reads.len(), Window::new(pace), Balance::new(written_per_read));
     let all: Vec<&mut Stream> = reads.iter_mut().chain(&mut writes).collect();
     let counted = threads::side_by_side("stream", all, |_, stream| stream.run(pace, window, Some(&balance)));
     drop((reads, writes));
@@ -249,7 +250,7 @@ pub(super) mod tests {
         let mut to = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
         let (read, write) =
             (shape(Way::Read, Order::Sequential, 1, true), shape(Way::Write, Order::Sequential, 1, true));
-        let (read, written, seconds) = both((&mut from, &read), (&mut to, &write), &pace).unwrap().unwrap();
+        let (read, written, seconds) = both((&mut from, &read), (&mut to, &write), 1, &pace).unwrap().unwrap();
         assert!(read > 0 && written > 0 && seconds > 0.0 && to.length() <= 4 << 20);
         assert_eq!(std::fs::read(directory.path().join("data")).unwrap(), vec![7; 1 << 20]);
     }

@@ -218,10 +218,13 @@ impl<'a> Run<'a> {
             let Some(read) = read else { break };
             let next = self.profile.together.len();
             probes.push(Probe::Both(next));
-            rest.push((RANK_OF_SMALL, Probe::Both(next + 1)));
-            for block_bytes in [USUAL_BLOCK, SMALL_BLOCK] {
+            rest.extend((1..4).map(|other| (RANK_OF_SMALL, Probe::Both(next + other))));
+            for (block_bytes, written_per_read) in
+                [(USUAL_BLOCK, 1), (USUAL_BLOCK, 2), (SMALL_BLOCK, 1), (SMALL_BLOCK, 2)]
+            {
                 let (queue_depth, rounds) = (USUAL_DEPTH, Vec::new());
-                self.profile.together.push(Together { read, written, block_bytes, queue_depth, rounds });
+                let pair = Together { read, written, block_bytes, queue_depth, written_per_read, rounds };
+                self.profile.together.push(pair);
             }
         }
         rest.sort_by_key(|(rank, _)| *rank);
@@ -392,7 +395,7 @@ fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Resul
     let alone =
         |disk: &mut Disk, shape: &Shape| Ok::<_, Error>(disk.round(shape, pace)?.map(|round: Round| round.rate()));
     let (Some(read_alone), Some(written_alone)) = (alone(from, &reads)?, alone(to, &writes)?) else { return Ok(None) };
-    let together = both((from, &reads), (to, &writes), pace)?;
+    let together = both((from, &reads), (to, &writes), pair.written_per_read, pace)?;
     Ok(together.map(|(read_bytes, written_bytes, seconds)| BothRound {
         read_bytes,
         written_bytes,

@@ -59,9 +59,11 @@ pub(super) struct Stream {
     random: fastrand::Rng,
 }
 
-/// Two streams that move as many bytes each, as the two sides of a job do. A device that could choose would serve one of them first.
-#[derive(Default)]
+/// Two streams that move bytes in a given mix, as the two sides of a job do. A device that could choose would serve one of them first.
 pub(super) struct Balance {
+    /// What is written for each byte that is read.
+    written_per_read: u64,
+    /// What was read, as the bytes that are to be written for it.
     read: AtomicU64,
     written: AtomicU64,
 }
@@ -70,15 +72,23 @@ impl Balance {
     /// How long a stream with nothing in flight sleeps while the other one catches up.
     const NAP: Duration = Duration::from_micros(100);
 
+    pub fn new(written_per_read: u64) -> Self {
+        Self { written_per_read, read: AtomicU64::new(0), written: AtomicU64::new(0) }
+    }
+
     fn started(&self, way: Way, bytes: u64) {
         let (own, _) = self.sides(way);
-        own.fetch_add(bytes, Ordering::Relaxed);
+        own.fetch_add(self.as_written(way, bytes), Ordering::Relaxed);
+    }
+
+    fn as_written(&self, way: Way, bytes: u64) -> u64 {
+        if way == Way::Read { bytes * self.written_per_read } else { bytes }
     }
 
     /// Whether a stream in that direction has started more than `lead` bytes more than the other.
     fn is_ahead(&self, way: Way, lead: u64) -> bool {
         let (own, other) = self.sides(way);
-        own.load(Ordering::Relaxed) > other.load(Ordering::Relaxed) + lead
+        own.load(Ordering::Relaxed) > other.load(Ordering::Relaxed) + self.as_written(way, lead)
     }
 
     fn sides(&self, way: Way) -> (&AtomicU64, &AtomicU64) {
@@ -268,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_direction_that_is_a_queue_ahead_waits_for_the_other_one() {
-        let (balance, queue) = (Balance::default(), 4 * MIB);
+        let (balance, queue) = (Balance::new(1), 4 * MIB);
         for _ in 0..5 {
             assert!(!balance.is_ahead(Way::Read, queue));
             balance.started(Way::Read, MIB);
@@ -276,6 +286,15 @@ mod tests {
         assert!(balance.is_ahead(Way::Read, queue) && !balance.is_ahead(Way::Write, queue));
         balance.started(Way::Write, MIB);
         assert!(!balance.is_ahead(Way::Read, queue));
+    }
+
+    #[test]
+    fn a_write_heavy_mix_reads_half_of_what_it_writes() {
+        let balance = Balance::new(2);
+        balance.started(Way::Read, 4 * MIB);
+        assert!(!balance.is_ahead(Way::Read, 4 * MIB) && balance.is_ahead(Way::Read, 3 * MIB));
+        balance.started(Way::Write, 8 * MIB);
+        assert!(!balance.is_ahead(Way::Read, 0) && !balance.is_ahead(Way::Write, 0));
     }
 
     #[test]

@@ -184,6 +184,8 @@ pub struct Path {
     /// Given where both are on one device: what it does of the sum when it is read and written at once. 1: reads and writes share one
     /// ceiling; 2: they do not disturb each other; less than 1: they do.
     pub simultaneous: Option<f64>,
+    /// How `simultaneous` changes where two bytes are written for each byte that is read: a factor. A restore of compressed media does so.
+    pub write_heavy: f64,
     /// Processors.
     pub machine: Machine,
     /// Codecs that a configuration may name.
@@ -203,6 +205,7 @@ impl Path {
             database: Device::NONE,
             media: Device::NONE,
             simultaneous: None,
+            write_heavy: 1.0,
             machine: Machine::with_cores(cores),
             codecs: vec![CodecCost::none()],
             requests: Requests::default(),

@@ -192,6 +192,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         ("bytes of a request", configuration.request_bytes.unwrap_or(1.0)),
         ("throttle", configuration.throttle.unwrap_or(1.0)),
         ("simultaneous share", path.simultaneous.unwrap_or(1.0)),
+        ("factor of a write-heavy mix", path.write_heavy),
         ("stored share", codec.stored_share),
     ] {
         if !(value > 0.0 && value.is_finite()) {

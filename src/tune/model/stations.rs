@@ -147,7 +147,8 @@ pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, t
             behind.push(Station::single(whole_limit(target), target_whole));
         }
         Some(simultaneous) => {
-            let sum = (source_whole + target_whole) / simultaneous;
+            let written_per_read = crossing(target, codec) / crossing(source, codec);
+            let sum = (source_whole + target_whole) / (simultaneous * of_mix(path.write_heavy, written_per_read));
             let demand = sum.max(source_whole).max(target_whole);
             before.push(Station::single(Limit::SharedDevice, demand));
         }
@@ -156,6 +157,12 @@ pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, t
         before.push(Station::single(Limit::Throttle, 1.0 / rate));
     }
     Stations { before, transform: transform(path, configuration, codec), behind }
+}
+
+/// The factor of `write_heavy` for a job that writes so many bytes for each byte that it reads: 1 where these are as many or fewer, all of it at two or more,
+/// and evenly between them.
+fn of_mix(write_heavy: f64, written_per_read: f64) -> f64 {
+    write_heavy.powf(written_per_read.log2().clamp(0.0, 1.0))
 }
 
 /// The name of a side as a whole.

@@ -438,6 +438,24 @@ fn what_cannot_be_predicted_is_named() {
 }
 
 #[test]
+fn a_device_that_does_less_of_a_write_heavy_mix_restores_compressed_media_more_slowly() {
+    let (mut path, mut configuration) = open();
+    path.database = Device { read: Ceiling::total(200.0 * MIB), write: Ceiling::total(200.0 * MIB), ..path.database };
+    path.media = Device { read: Ceiling::total(200.0 * MIB), write: Ceiling::total(200.0 * MIB), ..path.media };
+    (path.simultaneous, path.write_heavy) = (Some(1.0), 0.5);
+    for (direction, codec, rate) in [
+        (Direction::Backup, "none", 100.0),
+        (Direction::Backup, "half", 133.3),
+        (Direction::Restore, "none", 100.0),
+        (Direction::Restore, "half", 66.7),
+    ] {
+        (configuration.direction, configuration.codec) = (direction, codec.into());
+        let foreseen = predict(&path, &configuration).unwrap();
+        assert!(near(foreseen.rate, rate * MIB), "{direction:?} {codec}: {}", foreseen.rate / MIB);
+    }
+}
+
+#[test]
 fn the_roofline_is_what_no_knob_changes_and_no_prediction_exceeds() {
     let (mut path, mut configuration) = open();
     configuration.codec = "half".into();

@@ -22,6 +22,9 @@ const SEPARATE: f64 = 1.8;
 /// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
 const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
 
+/// What a mix of two bytes written for each byte read may do of what an even mix does.
+const WRITE_HEAVY: (f64, f64) = (0.25, 1.5);
+
 /// What a path is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
@@ -173,35 +176,50 @@ impl Profile {
 
     /// Where each place of the media shares something with the database's, what they do of the sum; the least of it.
     fn add_simultaneous(&self, made: &mut Calibrated, (database, media): (&[usize], &[usize]), transfer: u64) {
-        let mut least: Option<(f64, f64)> = None;
+        let mut least: Option<(f64, f64, f64)> = None;
         for &written in media {
-            let Some(pair) = self.measured_at_once(database, written, transfer) else { return };
-            // Operations of the job are larger than any that were measured at once: these say what the device does of both, however large they are.
-            let alone = (pair.block_bytes < transfer && self.share_a_device(pair.read, pair.written))
-                .then_some((made.path.database.read.total_rate, made.path.media.write.total_rate));
-            let share =
-                |round: &BothRound| share_of_sum(round, alone.unwrap_or((round.read_alone, round.written_alone)));
-            let shares: Vec<f64> = pair.rounds.iter().map(share).collect();
+            let of_mix = |written_per_read| self.measured_at_once(database, written, transfer, written_per_read);
+            let Some(even) = of_mix(Together::as_many()) else { return };
+            let shares = self.shares_of_sum(made, even, transfer);
             let Some(share) = median(shares.iter().copied()) else { return };
-            if !self.share_a_device(pair.read, pair.written) && share >= SEPARATE {
+            if !self.share_a_device(even.read, even.written) && share >= SEPARATE {
                 return;
             }
-            if least.is_none_or(|(known, _)| share < known) {
-                least = Some((share, deviation([shares.as_slice()])));
+            if least.is_none_or(|(known, ..)| share < known) {
+                let heavy = of_mix(2).map_or_else(Vec::new, |pair| self.shares_of_sum(made, pair, transfer));
+                let factor = median(heavy.iter().copied()).map_or(1.0, |heavy| heavy / share);
+                least = Some((share, factor, deviation([shares.as_slice()])));
             }
         }
-        if let Some((share, deviation)) = least {
+        if let Some((share, factor, deviation)) = least {
             made.path.simultaneous = Some(share.clamp(SIMULTANEOUS.0, SIMULTANEOUS.1));
+            made.path.write_heavy = factor.clamp(WRITE_HEAVY.0, WRITE_HEAVY.1);
             made.uncertain.push(Uncertain { parameter: Parameter::Simultaneous, deviation });
         }
     }
 
-    /// The pair of places that tells what reading the database and writing to `written` at once do: of these two places, or of two on the same devices. Of
-    /// several the one whose operations are nearest to `transfer` bytes.
-    fn measured_at_once(&self, database: &[usize], written: usize, transfer: u64) -> Option<&Together> {
+    /// What the places of a pair do of the sum, in each round.
+    fn shares_of_sum(&self, made: &Calibrated, pair: &Together, transfer: u64) -> Vec<f64> {
+        // Operations of the job are larger than any that were measured at once: these say what the device does of both, however large they are.
+        let alone = (pair.block_bytes < transfer && self.share_a_device(pair.read, pair.written))
+            .then_some((made.path.database.read.total_rate, made.path.media.write.total_rate));
+        let share = |round: &BothRound| share_of_sum(round, alone.unwrap_or((round.read_alone, round.written_alone)));
+        pair.rounds.iter().map(share).collect()
+    }
+
+    /// The pair of places that tells what reading the database and writing to `written` at once do in that mix: of these two places, or of two on the same
+    /// devices. Of several the one whose operations are nearest to `transfer` bytes.
+    fn measured_at_once(
+        &self,
+        database: &[usize],
+        written: usize,
+        transfer: u64,
+        written_per_read: u64,
+    ) -> Option<&Together> {
         let alike = |one: usize, other: usize| one == other || self.share_a_device(one, other);
         let of_these = |pair: &&Together| {
-            !pair.rounds.is_empty() && alike(pair.written, written) && database.iter().any(|&at| alike(at, pair.read))
+            let of_these_places = alike(pair.written, written) && database.iter().any(|&at| alike(at, pair.read));
+            !pair.rounds.is_empty() && pair.written_per_read == written_per_read && of_these_places
         };
         let far = |pair: &&Together| {
             let named = pair.written == written && database.contains(&pair.read);

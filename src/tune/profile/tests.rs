@@ -227,12 +227,42 @@ fn at_once((read, written): (u64, u64), (read_alone, written_alone): (f64, f64))
 fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
     let mut profile = profile();
     let both = at_once((200, 50), (400.0, 100.0));
-    profile.together = vec![Together { read: 0, written: 1, block_bytes: MIB, queue_depth: 4, rounds: vec![both; 2] }];
+    profile.together = vec![Together {
+        read: 0,
+        written: 1,
+        block_bytes: MIB,
+        queue_depth: 4,
+        written_per_read: 1,
+        rounds: vec![both; 2],
+    }];
     let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
     assert!(near(profile.path(&asked).path.simultaneous.unwrap(), 1.0));
     profile.together[0].rounds.iter_mut().for_each(|round| round.read_bytes = 380 * MIB);
     profile.together[0].rounds.iter_mut().for_each(|round| round.written_bytes = 95 * MIB);
     assert_eq!(profile.path(&asked).path.simultaneous, None, "two devices that do not disturb each other");
+}
+
+#[test]
+fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
+    let mut profile = profile();
+    let pair = |written_per_read, round| {
+        let rounds = vec![round; 2];
+        Together { read: 0, written: 1, block_bytes: MIB, queue_depth: 4, written_per_read, rounds }
+    };
+    let even = pair(1, at_once((80, 80), (400.0, 100.0)));
+    let heavy = pair(2, at_once((30, 60), (400.0, 100.0)));
+    let factor = |pairs: &[&Together]| {
+        profile.together = pairs.iter().map(|&pair| pair.clone()).collect();
+        let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
+        let path = profile.path(&asked).path;
+        assert!(path.simultaneous.is_none_or(|share| near(share, 0.2 + 0.8)));
+        path.write_heavy
+    };
+    let of_both = (30.0 / 400.0 + 60.0 / 100.0) / (80.0 / 400.0 + 80.0 / 100.0);
+    let mut factor = factor;
+    assert!(near(factor(&[&even, &heavy]), of_both) && near(factor(&[&heavy, &even]), of_both));
+    assert!(near(factor(&[&even]), 1.0), "it was not measured");
+    assert!(near(factor(&[&heavy]), 1.0), "nothing to compare it with");
 }
 
 #[test]
@@ -242,7 +272,14 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
     let reads = vec![cell(Way::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
     profile.places[1].device = Some(900_001);
     profile.places.push(place("/nowhere/others", Use::Write, 900_001, reads));
-    let pair = |block_bytes| Together { read: 0, written: 1, block_bytes, queue_depth: 4, rounds: vec![both; 2] };
+    let pair = |block_bytes| Together {
+        read: 0,
+        written: 1,
+        block_bytes,
+        queue_depth: 4,
+        written_per_read: 1,
+        rounds: vec![both; 2],
+    };
     profile.together = vec![pair(MIB)];
     let of = |profile: &Profile, transfer_bytes| {
         let asked = Asked { database: &["/nowhere/others/b.db"], media: &["/nowhere/a"], transfer_bytes };

@@ -69,6 +69,7 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
     let mut path = Path::unlimited(evidence.processors.max(1.0));
     path.codecs = codecs(evidence, setup, media.account.bytes as f64 / evidence.plain_bytes, measured.as_ref());
     path.simultaneous = shared.and_then(|measured| measured.simultaneous);
+    path.write_heavy = shared.map_or(1.0, |measured| measured.write_heavy);
     let rate = stream_rate(database, configuration.database_streams, evidence.plain_bytes);
     let total_rate = total(Side::Database, rate, configuration.database_streams);
     *path.database.ceiling_mut(direction.way(Side::Database)) =
