@@ -241,7 +241,9 @@ mod tests {
         assert_eq!(engines.look(&files).unwrap(), found);
         let said = warnings(&found);
         assert!(
-            said.len() == 2 && said[0].contains("shop.rock-s (ROCKSDB)") && said[0].starts_with("2 tables"),
+            said.len() == 2
+                && said[0].contains("shop.rock-s (ROCKSDB)")
+                && said[0].starts_with("not in this backup: 2 tables"),
             "{said:?}"
         );
         assert!(said[1].contains("shop.quick (MEMORY)") && said[1].contains("--accept-left-out"), "{said:?}");
