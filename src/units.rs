@@ -159,11 +159,6 @@ mod tests {
     }
 
     #[test]
-    fn one_is_no_plural() {
-        assert_eq!([0, 1, 2].map(|number| counted(number, "stripe")), ["0 stripes", "1 stripe", "2 stripes"]);
-    }
-
-    #[test]
     fn times_are_understood_as_people_write_them_and_others_are_refused() {
         for (text, shown) in [
             ("90s", "90 seconds"),

@@ -179,8 +179,12 @@ fn told(profile: &Profile) -> String {
     for pair in &profile.together {
         let [read, written] = [pair.read, pair.written].map(|at| show::value(&profile.places[at].path));
         let of = |value: fn(&profile::BothRound) -> f64| median(pair.rounds.iter().map(value)).unwrap_or(0.0) / MIB;
+        let mix = match pair.written_per_read {
+            profile::EVEN => String::new(),
+            bytes => format!(", {bytes} bytes written for each byte read"),
+        };
         text += &format!(
-            "\nat once, {} a block: {read} read at {:.0} MiB/s (alone {:.0}), {written} written at {:.0} MiB/s (alone {:.0})\n",
+            "\nat once, {} a block{mix}: {read} read at {:.0} MiB/s (alone {:.0}), {written} written at {:.0} MiB/s (alone {:.0})\n",
             show_bytes(pair.block_bytes),
             of(|round| round.read_bytes as f64 / round.seconds),
             of(|round| round.read_alone),

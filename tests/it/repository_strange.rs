@@ -257,6 +257,13 @@ fn a_copied_repository_keeps_the_days_of_its_backups() {
     world.run("check --repo night --max-age 1d").done();
 }
 
+/// Gives all families in `a` that time.
+fn date_families(world: &World, then: std::time::SystemTime) {
+    for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
+        fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap().set_modified(then).unwrap();
+    }
+}
+
 #[test]
 fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
     let world = world();
@@ -265,9 +272,7 @@ fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
     let name = world.names("a").into_iter().find(|name| name.ends_with(".bore")).unwrap();
     let family = world.at(&format!("a/{name}"));
     let ahead = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
-    for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
-        fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap().set_modified(ahead).unwrap();
-    }
+    date_families(&world, ahead);
     world.run("check --repo night --max-age 1h").refused(1, "--repo night", "dated in the future");
     fs::remove_file(family).unwrap();
     world.run("check --repo night").refused(1, "--repo night", "cannot be used: family 1 of 1 is missing");
@@ -277,19 +282,14 @@ fn check_names_what_cannot_be_used_and_what_is_dated_in_the_future() {
 fn a_good_verdict_on_a_family_that_is_dated_in_the_future_says_that_it_does_not_count() {
     let world = world();
     back_up(&world, "");
-    let date = |then| {
-        for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
-            fs::File::options().write(true).open(world.at(&format!("a/{name}"))).unwrap().set_modified(then).unwrap();
-        }
-    };
     let verified_at = || world.run("list --repo night --json").done().json()[0]["verified_at"].clone();
-    date(std::time::SystemTime::now() + std::time::Duration::from_secs(86_400));
+    date_families(&world, std::time::SystemTime::now() + std::time::Duration::from_secs(86_400));
     for line in ["verify --repo night", "restore-test --repo night"] {
         let said = ["is dated", "do not count the result", "Correct the time of the file"];
         world.run(line).with_code(4).says(&said);
         assert!(verified_at().is_null(), "{line}");
     }
-    date(std::time::SystemTime::now());
+    date_families(&world, std::time::SystemTime::now());
     world.run("verify --repo night").done();
     assert!(verified_at().is_string());
 }

@@ -230,4 +230,9 @@ mod tests {
         assert!(text.contains("/mnt/a/x.bore") && text.contains("No space left") && text.contains("hint: free space"));
         assert_eq!(error.verdict().exit_code(), 1);
     }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "stripe")), ["0 stripes", "1 stripe", "2 stripes"]);
+    }
 }

@@ -160,7 +160,7 @@ pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
     (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
 }
 
-/// Reads from one place and writes so many bytes for each of them to another at once.
+/// Reads from one place and writes to another at once, `written_per_read` bytes for each byte that is read.
 pub(super) fn both(
     (from, read): (&mut Disk, &Shape),
     (to, write): (&mut Disk, &Shape),

@@ -17,7 +17,7 @@ use super::tiny_jobs::TinyJobs;
 use super::{Request, closing, in_memory, small_files};
 use crate::job::Conduct;
 use crate::tune::profile::{
-    BothRound, Cell, CodecCell, JobCost, Order, Profile, Round, Shape, Together, Use, Way, WorkCell,
+    BothRound, Cell, CodecCell, EVEN, JobCost, Order, Profile, Round, Shape, Together, Use, WRITE_HEAVY, Way, WorkCell,
 };
 use crate::units::{counted, show_bytes};
 
@@ -216,13 +216,15 @@ impl<'a> Run<'a> {
         let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
         for written in (0..self.media.len()).filter(|at| disk(at, Use::Write)) {
             let Some(read) = read else { break };
-            let next = self.profile.together.len();
-            probes.push(Probe::Both(next));
-            rest.extend((1..4).map(|other| (RANK_OF_SMALL, Probe::Both(next + other))));
-            for (block_bytes, written_per_read) in
-                [(USUAL_BLOCK, 1), (USUAL_BLOCK, 2), (SMALL_BLOCK, 1), (SMALL_BLOCK, 2)]
-            {
-                let (queue_depth, rounds) = (USUAL_DEPTH, Vec::new());
+            let usual = (USUAL_BLOCK, EVEN);
+            for way in [usual, (USUAL_BLOCK, WRITE_HEAVY), (SMALL_BLOCK, EVEN), (SMALL_BLOCK, WRITE_HEAVY)] {
+                let probe = Probe::Both(self.profile.together.len());
+                if way == usual {
+                    probes.push(probe);
+                } else {
+                    rest.push((RANK_OF_SMALL, probe));
+                }
+                let ((block_bytes, written_per_read), queue_depth, rounds) = (way, USUAL_DEPTH, Vec::new());
                 let pair = Together { read, written, block_bytes, queue_depth, written_per_read, rounds };
                 self.profile.together.push(pair);
             }

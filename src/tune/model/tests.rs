@@ -440,8 +440,8 @@ fn what_cannot_be_predicted_is_named() {
 #[test]
 fn a_device_that_does_less_of_a_write_heavy_mix_restores_compressed_media_more_slowly() {
     let (mut path, mut configuration) = open();
-    path.database = Device { read: Ceiling::total(200.0 * MIB), write: Ceiling::total(200.0 * MIB), ..path.database };
-    path.media = Device { read: Ceiling::total(200.0 * MIB), write: Ceiling::total(200.0 * MIB), ..path.media };
+    let device = || Device { read: Ceiling::total(200.0 * MIB), write: Ceiling::total(200.0 * MIB) };
+    (path.database, path.media) = (device(), device());
     (path.simultaneous, path.write_heavy) = (Some(1.0), 0.5);
     for (direction, codec, rate) in [
         (Direction::Backup, "none", 100.0),

@@ -178,18 +178,21 @@ pub struct Together {
     pub block_bytes: u64,
     /// Operations in flight in each direction.
     pub queue_depth: u64,
-    /// Bytes that are written for each byte that is read: 1, as a backup without compression does, or 2, as a restore of compressed media does.
-    #[serde(default = "Together::as_many")]
+    /// Bytes that are written for each byte that is read: [`EVEN`] or [`WRITE_HEAVY`].
+    #[serde(default = "even")]
     pub written_per_read: u64,
     /// All that was measured.
     pub rounds: Vec<BothRound>,
 }
 
-impl Together {
-    /// As many bytes are written as are read.
-    pub fn as_many() -> u64 {
-        1
-    }
+/// As many bytes are written as are read: a job without compression does so.
+pub const EVEN: u64 = 1;
+/// Two bytes are written for each byte that is read: a restore of compressed media does so.
+pub const WRITE_HEAVY: u64 = 2;
+
+/// Profiles of earlier versions have this mix only.
+fn even() -> u64 {
+    EVEN
 }
 
 /// One measurement of both at once, and of each alone just before.

@@ -6,7 +6,9 @@ use std::path::Path as FilePath;
 use fullbore_core::plan::FIXED_MEMORY;
 
 use super::operations::{Measured, Operations, measured};
-use super::{BothRound, Cell, CodecCell, HandOver, Order, Place, Profile, Round, Shape, Together, Way, rate};
+use super::{
+    BothRound, Cell, CodecCell, EVEN, HandOver, Order, Place, Profile, Round, Shape, Together, WRITE_HEAVY, Way, rate,
+};
 use crate::tune::model::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
     Way as ModelWay,
@@ -22,8 +24,8 @@ const SEPARATE: f64 = 1.8;
 /// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
 const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
 
-/// What a mix of two bytes written for each byte read may do of what an even mix does.
-const WRITE_HEAVY: (f64, f64) = (0.25, 1.5);
+/// And the factor of it in a write-heavy mix.
+const FACTOR_OF_WRITE_HEAVY: (f64, f64) = (0.25, 1.5);
 
 /// What a path is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -178,22 +180,24 @@ impl Profile {
     fn add_simultaneous(&self, made: &mut Calibrated, (database, media): (&[usize], &[usize]), transfer: u64) {
         let mut least: Option<(f64, f64, f64)> = None;
         for &written in media {
-            let of_mix = |written_per_read| self.measured_at_once(database, written, transfer, written_per_read);
-            let Some(even) = of_mix(Together::as_many()) else { return };
+            let Some(even) = self.measured_at_once(database, written, transfer) else { return };
             let shares = self.shares_of_sum(made, even, transfer);
             let Some(share) = median(shares.iter().copied()) else { return };
             if !self.share_a_device(even.read, even.written) && share >= SEPARATE {
                 return;
             }
             if least.is_none_or(|(known, ..)| share < known) {
-                let heavy = of_mix(2).map_or_else(Vec::new, |pair| self.shares_of_sum(made, pair, transfer));
-                let factor = median(heavy.iter().copied()).map_or(1.0, |heavy| heavy / share);
+                // Of the same places and the same blocks: else the two shares would differ for other reasons too.
+                let of = |pair: &Together| (pair.read, pair.written, pair.block_bytes);
+                let is_heavy = |pair: &&Together| pair.written_per_read == WRITE_HEAVY && of(pair) == of(even);
+                let heavy = self.together.iter().find(is_heavy).map(|pair| self.shares_of_sum(made, pair, transfer));
+                let factor = heavy.and_then(median).map_or(1.0, |heavy| heavy / share);
                 least = Some((share, factor, deviation([shares.as_slice()])));
             }
         }
         if let Some((share, factor, deviation)) = least {
             made.path.simultaneous = Some(share.clamp(SIMULTANEOUS.0, SIMULTANEOUS.1));
-            made.path.write_heavy = factor.clamp(WRITE_HEAVY.0, WRITE_HEAVY.1);
+            made.path.write_heavy = factor.clamp(FACTOR_OF_WRITE_HEAVY.0, FACTOR_OF_WRITE_HEAVY.1);
             made.uncertain.push(Uncertain { parameter: Parameter::Simultaneous, deviation });
         }
     }
@@ -207,19 +211,13 @@ impl Profile {
         pair.rounds.iter().map(share).collect()
     }
 
-    /// The pair of places that tells what reading the database and writing to `written` at once do in that mix: of these two places, or of two on the same
+    /// The pair of places that tells what reading the database and writing as much to `written` at once do: of these two places, or of two on the same
     /// devices. Of several the one whose operations are nearest to `transfer` bytes.
-    fn measured_at_once(
-        &self,
-        database: &[usize],
-        written: usize,
-        transfer: u64,
-        written_per_read: u64,
-    ) -> Option<&Together> {
+    fn measured_at_once(&self, database: &[usize], written: usize, transfer: u64) -> Option<&Together> {
         let alike = |one: usize, other: usize| one == other || self.share_a_device(one, other);
         let of_these = |pair: &&Together| {
             let of_these_places = alike(pair.written, written) && database.iter().any(|&at| alike(at, pair.read));
-            !pair.rounds.is_empty() && pair.written_per_read == written_per_read && of_these_places
+            !pair.rounds.is_empty() && pair.written_per_read == EVEN && of_these_places
         };
         let far = |pair: &&Together| {
             let named = pair.written == written && database.contains(&pair.read);

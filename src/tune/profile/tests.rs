@@ -223,18 +223,16 @@ fn at_once((read, written): (u64, u64), (read_alone, written_alone): (f64, f64))
     }
 }
 
+/// Rounds of the database's place and that of the media at once.
+fn pair(block_bytes: u64, written_per_read: u64, round: BothRound) -> Together {
+    Together { read: 0, written: 1, block_bytes, queue_depth: 4, written_per_read, rounds: vec![round; 2] }
+}
+
 #[test]
 fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
     let mut profile = profile();
     let both = at_once((200, 50), (400.0, 100.0));
-    profile.together = vec![Together {
-        read: 0,
-        written: 1,
-        block_bytes: MIB,
-        queue_depth: 4,
-        written_per_read: 1,
-        rounds: vec![both; 2],
-    }];
+    profile.together = vec![pair(MIB, EVEN, both)];
     let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
     assert!(near(profile.path(&asked).path.simultaneous.unwrap(), 1.0));
     profile.together[0].rounds.iter_mut().for_each(|round| round.read_bytes = 380 * MIB);
@@ -245,13 +243,10 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 #[test]
 fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
     let mut profile = profile();
-    let pair = |written_per_read, round| {
-        let rounds = vec![round; 2];
-        Together { read: 0, written: 1, block_bytes: MIB, queue_depth: 4, written_per_read, rounds }
-    };
-    let even = pair(1, at_once((80, 80), (400.0, 100.0)));
-    let heavy = pair(2, at_once((30, 60), (400.0, 100.0)));
-    let factor = |pairs: &[&Together]| {
+    let even = pair(MIB, EVEN, at_once((80, 80), (400.0, 100.0)));
+    let heavy = pair(MIB, WRITE_HEAVY, at_once((30, 60), (400.0, 100.0)));
+    let of_other_blocks = Together { block_bytes: 64 << 10, ..heavy.clone() };
+    let mut factor = |pairs: &[&Together]| {
         profile.together = pairs.iter().map(|&pair| pair.clone()).collect();
         let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
         let path = profile.path(&asked).path;
@@ -259,8 +254,8 @@ fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
         path.write_heavy
     };
     let of_both = (30.0 / 400.0 + 60.0 / 100.0) / (80.0 / 400.0 + 80.0 / 100.0);
-    let mut factor = factor;
     assert!(near(factor(&[&even, &heavy]), of_both) && near(factor(&[&heavy, &even]), of_both));
+    assert!(near(factor(&[&even, &of_other_blocks]), 1.0), "it would compare blocks, and not mixes");
     assert!(near(factor(&[&even]), 1.0), "it was not measured");
     assert!(near(factor(&[&heavy]), 1.0), "nothing to compare it with");
 }
@@ -272,15 +267,7 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
     let reads = vec![cell(Way::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
     profile.places[1].device = Some(900_001);
     profile.places.push(place("/nowhere/others", Use::Write, 900_001, reads));
-    let pair = |block_bytes| Together {
-        read: 0,
-        written: 1,
-        block_bytes,
-        queue_depth: 4,
-        written_per_read: 1,
-        rounds: vec![both; 2],
-    };
-    profile.together = vec![pair(MIB)];
+    profile.together = vec![pair(MIB, EVEN, both)];
     let of = |profile: &Profile, transfer_bytes| {
         let asked = Asked { database: &["/nowhere/others/b.db"], media: &["/nowhere/a"], transfer_bytes };
         profile.path(&asked).path.simultaneous.unwrap()
@@ -291,7 +278,7 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
     // Larger operations are faster alone: 300. Both at once the device does as much as it did.
     assert!(near(of(&profile, 2 * MIB), 100.0 / 400.0 + 100.0 / 300.0));
     let small = at_once((40, 20), (400.0, 200.0));
-    profile.together.push(Together { rounds: vec![small; 2], ..pair(64 << 10) });
+    profile.together.push(pair(64 << 10, EVEN, small));
     assert!(near(of(&profile, MIB), 100.0 / 400.0 + 100.0 / 200.0), "the pair of the nearer size counts");
     assert!(near(of(&profile, 64 << 10), 40.0 / 400.0 + 20.0 / 200.0));
 }
