@@ -59,6 +59,14 @@ def figures_of_each_engine_stand_beside_those_of_all():
     assert (summary["sqlite, backup"]["covered"], summary["mariadb-11.8, restore"]["covered"]) == (1.0, 0.0)
 
 
+def a_slow_processor_is_shown_beside_the_run():
+    one = draw.configurations(1, {"sqlite": 1}, [1], VOLUMES)[0]
+    result = {"processor_at_calibration_s": {databases.profile_name("sqlite", one["volume"]): 0.2}}
+    runs = [{"processor_s": seconds} for seconds in (0.2, 0.4, 0.5)]
+    assert shown.processor(result, one, runs) == 0.5
+    assert shown.processor({}, one, runs) is None and shown.processor(result, one, [{}]) is None, "an older result has no such figure"
+
+
 def a_local_disk_has_configurations_of_each_seed_and_its_own_wants():
     drawn = draw.of_seeds([1, 2, 3], {"sqlite": 8}, [1024, 4096], ["local"], draw.LOCAL_KNOBS)
     assert [one["id"] for one in drawn] == [f"c{number:02}" for number in range(1, 25)]
@@ -71,7 +79,7 @@ def a_local_disk_has_configurations_of_each_seed_and_its_own_wants():
 
 
 CHECKS = (draws_of_sqlite_are_those_of_the_run_that_was_kept, an_engine_is_drawn_as_often_as_it_was_asked_for_whatever_the_others_are,
-          a_local_disk_has_configurations_of_each_seed_and_its_own_wants, profiles_are_shared_by_what_has_the_same_data, sums_are_those_of_the_run_that_was_kept, figures_of_each_engine_stand_beside_those_of_all)
+          a_local_disk_has_configurations_of_each_seed_and_its_own_wants, profiles_are_shared_by_what_has_the_same_data, a_slow_processor_is_shown_beside_the_run, sums_are_those_of_the_run_that_was_kept, figures_of_each_engine_stand_beside_those_of_all)
 
 
 def run():
