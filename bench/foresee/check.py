@@ -59,12 +59,14 @@ def figures_of_each_engine_stand_beside_those_of_all():
     assert (summary["sqlite, backup"]["covered"], summary["mariadb-11.8, restore"]["covered"]) == (1.0, 0.0)
 
 
-def a_slow_processor_is_shown_beside_the_run():
+def a_slow_machine_is_shown_beside_the_run():
     one = draw.configurations(1, {"sqlite": 1}, [1], VOLUMES)[0]
-    result = {"processor_at_calibration_s": {databases.profile_name("sqlite", one["volume"]): 0.2}}
-    runs = [{"processor_s": seconds} for seconds in (0.2, 0.4, 0.5)]
-    assert shown.processor(result, one, runs) == 0.5
-    assert shown.processor({}, one, runs) is None and shown.processor(result, one, [{}]) is None, "an older result has no such figure"
+    result = {"paces": {databases.profile_name("sqlite", one["volume"]): {"processor_s": 0.2, "disk_s": 1.0}}}
+    runs = [{"pace": {"processor_s": seconds, "disk_s": 1.05}} for seconds in (0.2, 0.4, 0.5)]
+    shares = {what: shown.pace(result, one, runs, what) for what in shown.PACES}
+    assert shares == {"processor_s": 0.5, "disk_s": 1 / 1.05}, shares
+    assert not shown.is_steady({"pace": shares}) and shown.is_steady({"pace": shares | {"processor_s": 0.95}})
+    assert shown.pace({}, one, runs, "disk_s") is None and shown.pace(result, one, [{}], "disk_s") is None and not shown.is_steady({}), "an older result has no such figure"
 
 
 def a_local_disk_has_configurations_of_each_seed_and_its_own_wants():
@@ -79,7 +81,7 @@ def a_local_disk_has_configurations_of_each_seed_and_its_own_wants():
 
 
 CHECKS = (draws_of_sqlite_are_those_of_the_run_that_was_kept, an_engine_is_drawn_as_often_as_it_was_asked_for_whatever_the_others_are,
-          a_local_disk_has_configurations_of_each_seed_and_its_own_wants, profiles_are_shared_by_what_has_the_same_data, a_slow_processor_is_shown_beside_the_run, sums_are_those_of_the_run_that_was_kept, figures_of_each_engine_stand_beside_those_of_all)
+          a_local_disk_has_configurations_of_each_seed_and_its_own_wants, profiles_are_shared_by_what_has_the_same_data, a_slow_machine_is_shown_beside_the_run, sums_are_those_of_the_run_that_was_kept, figures_of_each_engine_stand_beside_those_of_all)
 
 
 def run():

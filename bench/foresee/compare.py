@@ -27,8 +27,9 @@ With `--volumes local` there are no volumes: database and media are directories 
 short transfers are drawn besides. The page cache is dropped before each run there too. Wanted there: a median error of at most 10 %, a worst one of at
 most 30 %, and 80 % of the runs within the interval.
 
-Before each run, and beside each calibration, a fixed piece of work shows how fast the processor is at that moment. The result has the ratio,
-as a column; no figure is corrected by it.
+Before each run, and beside each calibration, a fixed piece of work shows how fast the processor is at that moment; on a local disk another shows how
+fast the disk is. The result has both, as columns, and the figures of the runs that found the machine as fast as at its calibration, within a tenth.
+Nothing is corrected by that.
 
 Run it as root on a quiet machine. Results: bench/results/foresee-DATE.json and .md. Only the standard library is used.
 """
@@ -53,7 +54,7 @@ import check  # noqa: E402
 import databases  # noqa: E402
 import draw  # noqa: E402
 import shown  # noqa: E402
-from measure import MIB, TARGET, drop_caches, machine, processor_seconds, remove, say  # noqa: E402
+from measure import MIB, TARGET, disk_seconds, drop_caches, machine, processor_seconds, remove, say  # noqa: E402
 from volumes import CAPPED, LOCAL, PROFILES, LocalDisk, Volumes, missing  # noqa: E402
 
 ROUNDS = 4
@@ -120,7 +121,7 @@ class Comparison:
         self.key = os.path.join(work, "key")
         self.environment = {**os.environ, "XDG_CONFIG_HOME": os.path.join(work, "config"), "XDG_STATE_HOME": os.path.join(work, "state")}
         self.runs_file = os.path.join(work, "runs.jsonl")
-        self.processor_file = os.path.join(work, "processor.jsonl")
+        self.paces_file = os.path.join(work, "paces.jsonl")
 
     def fullbore(self, *words, program=None):
         done = subprocess.run([program or self.options.fullbore, *words], env=self.environment, capture_output=True, text=True)
@@ -161,26 +162,33 @@ class Comparison:
                 begun = time.monotonic()
                 self.volumes.become(volume)
                 drop_caches()
-                before = processor_seconds()
+                before = self.pace(engine)
                 # On a local disk calibration takes what it takes for everybody.
                 space = [] if self.options.local else ["--space", str(CALIBRATION_SPACE)]
                 self.fullbore("calibrate", "-q", "--name", name, "--read", self.databases[engine].to_calibrate(max(sizes)),
                               "--write", self.volumes.database.path, "--write", self.volumes.media.path,
                               "--seconds", str(self.options.calibration_seconds), *space)
-                self.note_processor(name, (before + processor_seconds()) / 2)
+                self.note_pace(name, before, self.pace(engine))
                 say(f"calibrated {name}: {time.monotonic() - begun:.0f} s")
 
-    def note_processor(self, profile, seconds):
-        """How fast the processor was while a profile was measured: beside the profiles, for a run that is resumed."""
-        with open(self.processor_file, "a") as out:
-            out.write(json.dumps({"profile": profile, "seconds": seconds}) + "\n")
+    def pace(self, engine):
+        """Seconds of a fixed piece of work for the processor, and of one for the disk: of an engine whose database is one file on an uncapped disk."""
+        pace = {"processor_s": processor_seconds()}
+        if self.options.local and engine == "sqlite":
+            pace["disk_s"] = disk_seconds(self.databases[engine].to_calibrate(max(self.sizes[engine])))
+        return pace
 
-    def processor_at_calibration(self):
-        """Of each profile: the seconds of the fixed piece of work. Empty where an older run was resumed."""
-        if not os.path.exists(self.processor_file):
+    def note_pace(self, profile, before, after):
+        """How fast the machine was while a profile was measured: beside the profiles, for a run that is resumed."""
+        with open(self.paces_file, "a") as out:
+            out.write(json.dumps({"profile": profile, **{what: (before[what] + after[what]) / 2 for what in before}}) + "\n")
+
+    def paces(self):
+        """Of each profile, how fast the machine was. Empty where an older run was resumed."""
+        if not os.path.exists(self.paces_file):
             return {}
-        with open(self.processor_file) as kept:
-            return {one["profile"]: one["seconds"] for one in map(json.loads, kept)}
+        with open(self.paces_file) as kept:
+            return {one["profile"]: one for one in map(json.loads, kept)}
 
     def foresee(self, one):
         profile = databases.profile_name(one["engine"], one["volume"])
@@ -209,7 +217,7 @@ class Comparison:
         """Seconds of the whole process, and its own account."""
         report = os.path.join(self.work, "report.json")
         self.volumes.become(one["volume"])
-        processor = processor_seconds()
+        pace = self.pace(one["engine"])
         cold = drop_caches()
         begun = time.monotonic()
         self.fullbore(*words, "--report", f"json:{report}")
@@ -217,7 +225,7 @@ class Comparison:
         with open(report) as account:
             account = json.load(account)
         verdict = account.get("verdict") or {}
-        return {"id": one["id"], "direction": direction, "seconds": seconds, "processor_s": processor, "cold": cold, "own_s": account["elapsed_s"],
+        return {"id": one["id"], "direction": direction, "seconds": seconds, "pace": pace, "cold": cold, "own_s": account["elapsed_s"],
                 "limit": verdict.get("limit"), "stored_bytes": account["stored_bytes"], "stages": account["stages"]}
 
     def backup(self, one):
@@ -309,7 +317,7 @@ def main():
                 comparison.end()
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "minutes": (time.monotonic() - begun) / 60,
                   "seed": options.seed[0] if len(options.seed) == 1 else options.seed, "engines": options.engines, "rounds": options.rounds - 1, "calibration_s": options.calibration_seconds, "machine": host,
-                  "volumes": {name: PROFILES.get(name) for name in options.volumes}, "predictions_sha256": digest, "processor_at_calibration_s": comparison.processor_at_calibration(), "configurations": configurations, "foreseen": foreseen,
+                  "volumes": {name: PROFILES.get(name) for name in options.volumes}, "predictions_sha256": digest, "paces": comparison.paces(), "configurations": configurations, "foreseen": foreseen,
                   "runs": runs}
         shown.write(result, options.name or f"foresee-{result['date'][:10]}")
     finally:

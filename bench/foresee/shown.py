@@ -8,6 +8,9 @@ import draw
 from measure import say, write_results
 
 DIRECTIONS = ("backup", "restore")
+PACES = ("processor_s", "disk_s")
+# A machine is as fast as at its calibration within this share.
+STEADY = 0.1
 # What the issue asks for: median and 90th percentile of the absolute error, share of runs within P10 to P90.
 WANTED = {"median": 0.10, "p90": 0.25, "covered": 0.80}
 # Of a local disk: no run at all may be further off.
@@ -32,17 +35,23 @@ def rows(result):
                 row["covered"] = foreseen["p10_s"] <= row["observed_s"] <= foreseen["p90_s"]
                 limits = [run["limit"] for run in counted]
                 row["limit"] = max(limits, key=limits.count)
-                row["processor"] = processor(result, one, counted)
+                row["pace"] = {what: pace(result, one, counted, what) for what in PACES}
                 row["stored_error"] = result["foreseen"][one["id"]]["stored_bytes"] / counted[0]["stored_bytes"] - 1
             found.append(row)
     return found
 
 
-def processor(result, one, runs):
-    """How fast the processor was in these runs, as a share of its speed at the calibration; nothing where that was not measured."""
-    calibrated = result.get("processor_at_calibration_s", {}).get(databases.profile_name(one["engine"], one["volume"]))
-    seconds = [run["processor_s"] for run in runs if "processor_s" in run]
+def pace(result, one, runs, what):
+    """How fast processor or disk was in these runs, as a share of its speed at the calibration; nothing where that was not measured."""
+    calibrated = result.get("paces", {}).get(databases.profile_name(one["engine"], one["volume"]), {}).get(what)
+    seconds = [run["pace"][what] for run in runs if what in run.get("pace", {})]
     return calibrated / statistics.median(seconds) if calibrated and seconds else None
+
+
+def is_steady(row):
+    """Whether the machine was as fast in these runs as at its calibration, as far as that was measured; False where nothing was."""
+    known = [share for share in row.get("pace", {}).values() if share]
+    return bool(known) and all(abs(share - 1) <= STEADY for share in known)
 
 
 def quantile(values, share):
@@ -60,6 +69,9 @@ def summary(found):
             of = [row for row in found if row["direction"] in directions and row["engine"] in those and row["observed_s"]]
             if of:
                 made[prefix + name] = figures(of)
+            steady = [row for row in of if is_steady(row)]
+            if steady:
+                made[f"{prefix}{name}, machine as calibrated"] = figures(steady)
     return made
 
 
@@ -101,20 +113,20 @@ def markdown(result):
         lines.append(f"| {name} | {' | '.join(judged)} | {of['bias']:+.1%} | {of['deviation']:.3f} | {of['count']} |")
     furthest = "worst at most 30 %" if "worst" in wanted else "90th percentile at most 25 %"
     lines += ["", f"Wanted: median at most 10 %, {furthest}, at least 80 % within the interval. An error above 0: foreseen longer than it took. "
-              "Processor: its speed before the run, as a share of its speed at the calibration; no figure is corrected by it.", "",
-              "| | engine | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | processor | limit foreseen | limit observed |",
-              "|---|---|---|---:|---|---|---:|---:|---:|---:|---|---|"]
+              "Processor and disk: their speed before the run, as a share of that at the calibration; no figure is corrected by it.", "",
+              "| | engine | volumes | MiB | configuration | | foreseen s (P10–P90) | observed s | error | processor | disk | limit foreseen | limit observed |",
+              "|---|---|---|---:|---|---|---:|---:|---:|---:|---:|---|---|"]
     configurations = {one["id"]: one for one in result["configurations"]}
     for row in result["rows"]:
         one, foreseen = configurations[row["id"]], row["foreseen"]
         start = f"| {row['id']} | {one['engine']} | {one['volume']} | {one['size_mib']} | {draw.in_words(one)} | {row['direction']} |"
         if row["observed_s"] is None:
-            lines.append(f"{start} | | | | | {row['failed'] or 'not foreseen'} |")
+            lines.append(f"{start} | | | | | | {row['failed'] or 'not foreseen'} |")
             continue
         mark = "" if row["covered"] else " **out**"
-        speed = f"{row['processor']:.0%}" if row["processor"] else ""
+        speeds = " | ".join(f"{row['pace'][what]:.0%}" if row["pace"][what] else "" for what in PACES)
         lines.append(f"{start} {foreseen['p50_s']:.2f} ({foreseen['p10_s']:.2f}–{foreseen['p90_s']:.2f}) | {row['observed_s']:.2f} | "
-                     f"{row['error']:+.1%}{mark} | {speed} | {foreseen['limit']} | {row['limit']} |")
+                     f"{row['error']:+.1%}{mark} | {speeds} | {foreseen['limit']} | {row['limit']} |")
     stored = [abs(row["stored_error"]) for row in result["rows"] if row.get("stored_error") is not None and row["direction"] == "backup"]
     if stored:
         lines += ["", f"Stored bytes: median error {percent(statistics.median(stored))}, greatest {percent(max(stored))}."]
