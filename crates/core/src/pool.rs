@@ -27,6 +27,8 @@ struct Free {
     buffers: Vec<Memory>,
     /// Threads that wait for several buffers at once: one that comes home may be too few for them, and is not lost to the others.
     want_several: usize,
+    /// Buffers that came home so far.
+    returns: u64,
     closed: bool,
 }
 
@@ -49,7 +51,7 @@ impl Pool {
     /// Allocates `count × size` bytes now.
     pub fn new(count: usize, size: usize) -> Result<Arc<Self>> {
         let buffers = Memory::pieces(count, size)?;
-        let free = Mutex::new(Free { buffers, want_several: 0, closed: false });
+        let free = Mutex::new(Free { buffers, want_several: 0, returns: 0, closed: false });
         let pool = Arc::new(Self { free, returned: Condvar::new(), size, count });
         #[cfg(any(test, feature = "testkit"))]
         MADE_HERE.with_borrow_mut(|made| {
@@ -172,6 +174,7 @@ impl Drop for Buffer {
         if let Some(memory) = self.memory.take() {
             let mut free = self.home.lock();
             free.buffers.push(memory);
+            free.returns += 1;
             match free.want_several {
                 0 => self.home.returned.notify_one(),
                 _ => self.home.returned.notify_all(),
@@ -215,10 +218,11 @@ impl Piece {
         Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
     }
 
-    /// True when its pool has no buffer at home, or fewer than somebody waits for: this one may be wanted.
-    pub fn is_of_dry_pool(&self) -> bool {
+    /// Where its pool has no buffer at home, or fewer than somebody waits for: how many have come home so far. This one may be wanted where that
+    /// number stays the same.
+    pub fn returns_of_dry_pool(&self) -> Option<u64> {
         let free = self.buffer.home.lock();
-        free.buffers.is_empty() || free.want_several > 0
+        (free.buffers.is_empty() || free.want_several > 0).then_some(free.returns)
     }
 
     /// The whole buffer again, when no other piece of it is left.
@@ -277,7 +281,7 @@ mod tests {
         while pool.lock().want_several < 2 {
             std::thread::yield_now();
         }
-        assert!(Piece::new(held.pop().unwrap(), 0..1).is_of_dry_pool());
+        assert!(Piece::new(held.pop().unwrap(), 0..1).returns_of_dry_pool().is_some());
         assert_eq!(one.join().unwrap(), 1);
         assert!(!several.is_finished());
         drop(held);

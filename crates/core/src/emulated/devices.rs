@@ -70,6 +70,10 @@ impl Sink for PacedSink {
         self.sink.leisure()
     }
 
+    fn in_a_row(&self) -> u64 {
+        self.sink.in_a_row()
+    }
+
     fn ease(&mut self) -> Result<()> {
         if self.under_way.is_empty() {
             return self.sink.ease();

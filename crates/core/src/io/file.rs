@@ -119,13 +119,13 @@ impl OpenedFile {
             && bytes.as_ptr().addr().is_multiple_of(memory)
     }
 
-    /// Reserves room for `bytes` without changing the file's length. A file system that cannot is no error; one
-    /// that is full is.
+    /// Reserves room for `bytes`, and makes the file so long: ext4 lets one direct write at a time go on behind the end of a file. The user cuts it
+    /// with [`trim`](Self::trim). A file system that cannot reserve is no error; one that is full is.
     pub fn preallocate(&self, bytes: u64) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        let reserved = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes).map_err(io::Error::from);
+        let reserved = fallocate(&self.file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from);
         match reserved {
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => Ok(()),
             other => other.map_err(|error| self.error(format!("reserve {bytes} bytes for"), error)),
@@ -203,7 +203,11 @@ mod tests {
         let directory = crate::io::directory_on_disk();
         let opened = OpenedFile::create_new(&directory.path().join("a"), Mode::Auto).unwrap();
         opened.preallocate(8 << 20).unwrap();
-        assert_eq!(opened.file.metadata().unwrap().len(), 0);
+        assert_eq!(
+            opened.file.metadata().unwrap().len(),
+            8 << 20,
+            "a write within its length is not serialized by ext4"
+        );
         opened.trim(0).unwrap();
         assert_eq!(opened.file.metadata().unwrap().blocks(), 0);
         assert!(opened.preallocate(u64::MAX / 4).is_err());

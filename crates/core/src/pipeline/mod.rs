@@ -13,6 +13,7 @@ mod seal;
 mod stripe;
 mod tap;
 mod transform;
+mod turns;
 mod verbatim;
 mod writing;
 
@@ -132,7 +133,8 @@ impl Backup<'_> {
             let pool = Arc::clone(pool);
             self.halt.on_stop(move || pool.close());
         }
-        let (board, listeners, loads) = Board::of_set(self.set, self.compression == Compression::None, &output)?;
+        let (board, listeners, loads) =
+            Board::of_set(self.set, self.compression == Compression::None, &sinks, &output)?;
         let accounts = Accounts::new(STAGES);
         self.progress.enter(STAGES, &[&input, &output]);
         let mapped = self.set.open && self.map_seed.is_some();

@@ -74,7 +74,7 @@ impl Remake<'_> {
         let closing = Arc::clone(&output);
         self.halt.on_stop(move || closing.close());
         let aligned = self.set.codec.0 == 0;
-        let (board, listeners, loads) = Board::of_set(self.set, aligned, &output)?;
+        let (board, listeners, loads) = Board::of_set(self.set, aligned, &sinks, &output)?;
         let throttle = self.throttle.map(|rate| Arc::new(Throttle::new(rate)));
         from.listen(|supply| {
             let (throttle, halt) = (throttle.clone(), self.halt.clone());

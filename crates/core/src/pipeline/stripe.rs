@@ -3,13 +3,14 @@
 //! Any worker appends to any stripe. A stripe's load is what its device has not taken yet; the least loaded one
 //! gets the next block, so a slow device takes fewer blocks instead of holding the others up.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
 use zerocopy::IntoBytes;
 
 use super::seal::seal;
+use super::turns::Turns;
 use super::writing::{SINK, Ways};
 use crate::checksum::xxh3_128_le;
 use crate::cipher::{DataKey, Sealer};
@@ -34,7 +35,7 @@ pub(super) enum DeviceWork {
 pub(super) struct Board {
     stripes: Vec<Stripe>,
     sequence: AtomicU64,
-    turn: AtomicUsize,
+    turns: Turns,
     set_tag: [u8; 8],
     cipher: u8,
     block_size: u32,
@@ -110,8 +111,8 @@ impl Hand {
 type Connected = (Board, Vec<Receiver<DeviceWork>>, Vec<Arc<AtomicU64>>);
 
 impl Board {
-    /// The board of a new set. `aligned`: its blocks shall fill whole device blocks.
-    pub fn of_set(set: &SetHeader, aligned: bool, pool: &Arc<Pool>) -> Result<Connected> {
+    /// The board of a new set, for these sinks. `aligned`: its blocks shall fill whole device blocks.
+    pub fn of_set(set: &SetHeader, aligned: bool, sinks: &[Box<dyn Sink>], pool: &Arc<Pool>) -> Result<Connected> {
         let (queues, listeners): (Vec<_>, Vec<_>) = (0..set.families).map(|_| unbounded()).unzip();
         let loads: Vec<_> = (0..set.families).map(|_| Arc::new(AtomicU64::new(0))).collect();
         let headers: Vec<_> =
@@ -122,6 +123,7 @@ impl Board {
             block_size: set.block_size,
             transfer_size: set.transfer_size,
             aligned,
+            in_a_row: sinks.iter().map(|sink| sink.in_a_row()).max().unwrap_or_default(),
         };
         Ok((Self::new(&settings, &headers, queues, &loads, pool)?, listeners, loads))
     }
@@ -162,7 +164,7 @@ impl Board {
         Ok(Self {
             stripes,
             sequence: AtomicU64::new(0),
-            turn: AtomicUsize::new(0),
+            turns: Turns::new(set.in_a_row),
             set_tag: set.set_tag,
             cipher: set.cipher,
             block_size: set.block_size,
@@ -204,9 +206,9 @@ impl Board {
         if head + padded + payload <= self.pool.size() { padded } else { least }
     }
 
-    /// Seals a block, puts it into the least loaded stripe, and books it there.
+    /// Seals a block, puts it into the stripe whose turn it is, and books it there.
     pub fn place(&self, block: Unsealed<'_>, hand: &mut Hand, clock: &mut Clock) -> Result<()> {
-        self.place_in(self.least_loaded(), block, hand, clock).map(|_| ())
+        self.place_in(self.next_stripe(block.bytes.len()), block, hand, clock).map(|_| ())
     }
 
     /// As [`place`](Self::place), in the family wanted (from 1).
@@ -350,17 +352,10 @@ impl Board {
         Ok(Sealed { header, header_bytes, span: IndexEntry::span_of(block.runs), zero_bytes, bytes })
     }
 
-    /// The stripe whose device has taken most of what it was given; among equals the shorter family.
-    fn least_loaded(&self) -> &Stripe {
-        let start = self.turn.fetch_add(1, Ordering::Relaxed) % self.stripes.len();
-        let (late, early) = self.stripes.split_at(start);
-        let mut best = &self.stripes[start];
-        for stripe in early.iter().chain(late) {
-            if stripe.load.load(Ordering::Relaxed) < best.load.load(Ordering::Relaxed) {
-                best = stripe;
-            }
-        }
-        best
+    /// The stripe that gets a block of so many bytes.
+    fn next_stripe(&self, length: usize) -> &Stripe {
+        let load = |at: usize| self.stripes[at].load.load(Ordering::Relaxed);
+        &self.stripes[self.turns.next(length, self.stripes.len(), load)]
     }
 }
 
@@ -397,6 +392,7 @@ struct BoardSettings {
     block_size: u32,
     transfer_size: u32,
     aligned: bool,
+    in_a_row: u64,
 }
 
 struct Sealed<'a> {

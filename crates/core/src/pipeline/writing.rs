@@ -72,6 +72,8 @@ pub(super) struct Commit<'s, 'a> {
     ways: &'a dyn Ways,
     writers: Vec<WriterHandle<'s>>,
     accounts: &'a Accounts,
+    /// Every device is a store: each request takes its time, and nobody sees an object before it is published.
+    stores: bool,
     published: &'a mut bool,
 }
 
@@ -106,6 +108,7 @@ impl Writing<'_> {
         published: &mut bool,
         fill: impl FnOnce(Commit<'_, '_>) -> Result<T>,
     ) -> Result<T> {
+        let stores = sinks.iter().all(|sink| !sink.leisure().is_zero());
         let done = thread::scope(|scope| {
             let (job, end_of_job) = bounded::<()>(0);
             let _ending = Ending { ways, halt: self.halt };
@@ -119,7 +122,8 @@ impl Writing<'_> {
                 });
                 started.collect::<Result<Vec<WriterHandle<'_>>>>()
             });
-            let done = writers.and_then(|writers| fill(Commit { writing: self, ways, writers, accounts, published }));
+            let done =
+                writers.and_then(|writers| fill(Commit { writing: self, ways, writers, accounts, stores, published }));
             if done.is_err() {
                 // Wakes whoever still waits; an error that came first is the one that is kept.
                 self.halt.stop(Error::Halted);
@@ -169,46 +173,49 @@ impl Commit<'_, '_> {
             // Wherever another family is found finished after a kill, this one is found as well, unfinished.
             self.ways.secure(1)?;
         }
-        for family in 2..=families {
+        // The commit record of an object may be uploaded while the others are published: it counts when family 1 is published itself.
+        for family in (2..=families).chain(self.stores.then_some(1)) {
             write_footer(family)?;
             self.ways.close_family(family);
         }
         let mut others = self.writers.split_off(1).into_iter().map(join).collect::<Result<Vec<_>>>()?;
         halt.check()?;
         if !self.writing.init {
-            publish_all(&mut others)?;
+            self.each(&mut others, |sink| sink.publish())?;
         }
         halt.check()?;
-        write_footer(1)?;
-        self.ways.close_family(1);
+        if !self.stores {
+            write_footer(1)?;
+            self.ways.close_family(1);
+        }
         drop(write_footer);
-        let mut first = std::mem::take(&mut self.writers).into_iter().map(join).collect::<Result<Vec<_>>>()?;
+        let first = std::mem::take(&mut self.writers).into_iter().map(join).collect::<Result<Vec<_>>>()?;
         (self.writing.permit)()?;
         let begun = Instant::now();
-        let named = self.publish_last(&mut others, &mut first);
+        let named = self.publish_last(others, first);
         self.accounts.add_publishing(begun.elapsed());
         named
     }
 
-    /// The last names: that of family 1, with `--init` those of all.
-    fn publish_last<'k>(&mut self, others: &mut [&'k mut dyn Sink], first: &mut [&'k mut dyn Sink]) -> Result<()> {
-        if self.writing.init {
-            others.iter_mut().chain(&mut *first).try_for_each(|sink| sink.publish())?;
-            // Until here a failure takes everything back: the old set stands under its names as before.
-            *self.published = true;
-            others.iter_mut().chain(first).try_for_each(|sink| sink.retire())
-        } else {
-            first.iter_mut().try_for_each(|sink| sink.publish())
+    /// The last names: that of family 1, with `--init` those of all. Until family 1 has its name a failure takes everything back.
+    fn publish_last<'k>(&mut self, mut others: Vec<&'k mut dyn Sink>, mut first: Vec<&'k mut dyn Sink>) -> Result<()> {
+        if !self.writing.init {
+            return first.iter_mut().try_for_each(|sink| sink.publish());
         }
+        self.each(&mut others, |sink| sink.publish())?;
+        first.iter_mut().try_for_each(|sink| sink.publish())?;
+        *self.published = true;
+        others.append(&mut first);
+        self.each(&mut others, |sink| sink.retire())
     }
-}
 
-/// Publishes families in whatever order: one after the other where that is quick, side by side where each takes its store some time.
-fn publish_all(sinks: &mut [&mut dyn Sink]) -> Result<()> {
-    if sinks.iter().any(|sink| sink.leisure().is_zero()) {
-        return sinks.iter_mut().try_for_each(|sink| sink.publish());
+    /// Does one step of the commit with each of the families: one after the other where that is quick, side by side in stores.
+    fn each(&self, sinks: &mut [&mut dyn Sink], step: impl Fn(&mut dyn Sink) -> Result<()> + Sync) -> Result<()> {
+        if !self.stores {
+            return sinks.iter_mut().try_for_each(|sink| step(*sink));
+        }
+        threads::side_by_side("publisher", sinks, |_, sink| step(*sink)).map(drop)
     }
-    threads::side_by_side("publisher", sinks, |_, sink| sink.publish()).map(drop)
 }
 
 /// What a thread ended with; a panic there goes on here.

@@ -49,6 +49,10 @@ impl Sink for MirrorSink {
         busy.map(|side| side.leisure()).min().unwrap_or_default()
     }
 
+    fn in_a_row(&self) -> u64 {
+        self.first.in_a_row().max(self.second.in_a_row())
+    }
+
     fn ease(&mut self) -> Result<()> {
         let leisure = self.leisure();
         for side in [&mut self.first, &mut self.second] {

@@ -64,12 +64,17 @@ pub trait Sink: Send {
         Duration::ZERO
     }
 
+    /// Bytes that had better come in a row, before another family gets any: the length of a part of an object. 0 where it makes no difference.
+    fn in_a_row(&self) -> u64 {
+        0
+    }
+
     /// Brings a buffer home, for nothing came and somebody may wait for it; not all need to come with one call.
     fn ease(&mut self) -> Result<()> {
         self.settle(self.in_flight().saturating_sub(1))
     }
 
-    /// Returns when every byte so far is durable, as far as the device can, and its working name; more may follow.
+    /// Returns when a killed run is found by this family from now on: a file is durable so far, with its working name; an object has its claim. More may follow.
     fn secure(&mut self) -> Result<()> {
         self.settle(0)
     }

@@ -440,6 +440,10 @@ impl Sink for ObjectSink {
         LEISURE
     }
 
+    fn in_a_row(&self) -> u64 {
+        self.sizes.size(0)
+    }
+
     fn ease(&mut self) -> Result<()> {
         self.check()?;
         let eased = self.ease_checked();
@@ -449,6 +453,11 @@ impl Sink for ObjectSink {
     /// The part that is not full counts too while it holds buffers.
     fn in_flight(&self) -> usize {
         self.uploading.len() + usize::from(self.partial.holds_buffers())
+    }
+
+    /// The upload and its claim are there since it was created: nothing has to be waited for.
+    fn secure(&mut self) -> Result<()> {
+        self.check()
     }
 
     fn sync(&mut self) -> Result<()> {

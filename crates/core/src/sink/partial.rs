@@ -13,6 +13,8 @@ pub(super) struct Partial {
     staged: Vec<u8>,
     pieces: Vec<Piece>,
     length: u64,
+    /// Buffers that had come home to their dry pool when it was asked last.
+    returns: Option<u64>,
     /// The memory that copies are made in, one part long, while no part is made of it.
     home: Arc<Mutex<Option<Vec<u8>>>>,
 }
@@ -96,9 +98,12 @@ impl Partial {
         }
     }
 
-    /// True when somebody may wait for the buffers that it holds: their pool has no other.
-    pub fn is_waited_for(&self) -> bool {
-        self.pieces.iter().any(Piece::is_of_dry_pool)
+    /// True when somebody waits for the buffers that it holds: their pool has no other, and none has come home since this was asked last. A buffer
+    /// that another upload sends home costs no copy.
+    pub fn is_waited_for(&mut self) -> bool {
+        let returns = self.pieces.iter().find_map(Piece::returns_of_dry_pool);
+        let before = std::mem::replace(&mut self.returns, returns);
+        returns.is_some() && returns == before
     }
 }
 
@@ -148,12 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_waited_for_when_their_pool_has_no_other() {
+    fn buffers_are_waited_for_when_their_pool_has_no_other_and_none_comes_home() {
         let pool = Pool::new(2, 4096).unwrap();
         let mut partial = Partial::default();
         partial.push(piece(&pool, 1));
         assert!(!partial.is_waited_for());
+        drop(pool.take().unwrap());
         let last = pool.take().unwrap();
+        assert!(!partial.is_waited_for(), "one may come home from another upload");
+        drop(last);
+        let last = pool.take().unwrap();
+        assert!(!partial.is_waited_for(), "one came home meanwhile");
         assert!(partial.is_waited_for());
         partial.stage(2000);
         assert!(!partial.is_waited_for() && pool.free() == 1);

@@ -10,8 +10,9 @@ pub const SMALLEST_PART: u64 = 5 * MIB;
 const USUAL_PART: u64 = 16 * MIB;
 /// Fewer parts of an object than this are not enough to keep several under way.
 const USUAL_PARTS: u64 = 8;
-/// Bytes of the parts that are filling, of all objects together: of many objects enough is under way in short parts as well.
-const FILLING: u64 = 64 * MIB;
+/// Bytes that the parts that are filling may take, of all objects together. One object gets a whole part before another gets any, so most of them
+/// are empty; but the plan has room for all.
+const FILLING: u64 = 128 * MIB;
 /// The largest part: a stripe may have to keep one outside of the pool.
 pub const LARGEST_PART: u64 = 64 * MIB;
 
@@ -95,7 +96,7 @@ mod tests {
     fn parts_are_longer_where_there_are_several_of_them_all_the_same_and_not_too_many_objects() {
         let of = |mib: u64, objects| usual_part(mib * MIB, objects) / MIB;
         assert_eq!([0, 64, 100, 128, 64 << 10].map(|mib| of(mib, 1)), [8, 8, 12, 16, 16]);
-        assert_eq!([4, 5, 8, 64].map(|objects| of(1 << 20, objects)), [16, 12, 8, 8]);
+        assert_eq!([4, 8, 12, 64].map(|objects| of(1 << 20, objects)), [16, 16, 10, 8]);
         assert_eq!(PartSizes::new(1 << 30, 10_000, 16 * MIB).size(0), 16 * MIB);
         assert_eq!(PartSizes::new(0, 10_000, MIB).size(0), SMALLEST_PART, "a store takes no shorter ones");
         assert_eq!(PartSizes::new(256 << 30, 10_000, 16 * MIB).size(0), 33 * MIB, "as many as the store takes");

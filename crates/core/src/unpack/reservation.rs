@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Bytes that are reserved at a time. Where nothing is written the file keeps its holes, in steps of this.
+/// Bytes that are reserved at once at least. Where nothing is written the file keeps its holes, in steps of this.
 const STEP: u64 = 16 << 20;
+/// Steps that are reserved at once at most: behind a stretch without a hole, as many as it has. ext4 waits for every direct write that is
+/// under way before it reserves, and lets none begin meanwhile: each reservation empties the device's queue.
+const STEPS_MOST: usize = 16;
 
 /// What of a file is reserved.
 pub(super) struct Reservation {
@@ -28,15 +31,28 @@ impl Reservation {
         (size <= free).then(|| Self { size, steps: steps(), given_up: AtomicBool::new(false) })
     }
 
-    /// Reserves what `range` touches of `file`, if that was not done before. Whoever comes meanwhile does not wait for it.
+    /// Reserves what `range` touches of `file`, if that was not done before, and more where all before it is reserved. Another write that
+    /// comes meanwhile does not wait for it.
     pub fn cover(&self, file: &File, range: Range<u64>) {
         for step in range.start / STEP..range.end.min(self.size).div_ceil(STEP) {
-            if self.given_up.load(Ordering::Relaxed) || self.steps[step as usize].swap(true, Ordering::Relaxed) {
+            let step = step as usize;
+            if self.given_up.load(Ordering::Relaxed) || self.steps[step].swap(true, Ordering::Relaxed) {
                 continue;
             }
-            let length = STEP.min(self.size - step * STEP);
+            let before = self.steps[..step]
+                .iter()
+                .rev()
+                .take(STEPS_MOST)
+                .take_while(|step| step.load(Ordering::Relaxed))
+                .count();
+            let more = self.steps[step + 1..]
+                .iter()
+                .take(before.saturating_sub(1))
+                .take_while(|step| !step.swap(true, Ordering::Relaxed));
+            let start = step as u64 * STEP;
+            let length = (STEP * (1 + more.count() as u64)).min(self.size - start);
             // What was written there stays, and what was not is zero as before.
-            if fallocate(file, FallocateFlags::KEEP_SIZE, step * STEP, length).is_err() {
+            if fallocate(file, FallocateFlags::KEEP_SIZE, start, length).is_err() {
                 self.given_up.store(true, Ordering::Relaxed);
             }
         }
