@@ -408,6 +408,20 @@ impl Report {
         }
     }
 
+    /// Says that there are fewer buffers and workers than usual, once.
+    pub fn note_smaller_plan(&mut self, (buffers, workers): (usize, usize), usual: (usize, usize)) {
+        let note = format!(
+            "the plan is smaller than usual, because there is not more memory: {}, {} (usual: {}, {})",
+            counted(buffers as u64, "buffer"),
+            counted(workers as u64, "worker"),
+            usual.0,
+            usual.1
+        );
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
     /// What the process has done so far is not the job: `--measure-limit`.
     pub fn begin_processor_time(&mut self) {
         self.cpu_before_s = crate::job::process_usage().cpu_s;

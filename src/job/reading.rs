@@ -22,6 +22,7 @@ use super::{Conduct, media, memory};
 use crate::chain::Choice;
 use crate::report::{FamilyReport, PoolReport, Report};
 use crate::tune::verdict::Setup;
+use crate::units::counted;
 
 /// What takes time before the first byte, as the verdict names it.
 pub(super) const FINDING: &str = "finding the sets";
@@ -130,33 +131,44 @@ fn claimed<'a>(
     encrypted: bool,
     report: &mut Report,
 ) -> Result<UnpackPlan> {
-    let usual = unpack_plan(knobs, devices.clone(), families, transfer_size)?;
+    let plan = |knobs: &Knobs| unpack_plan(knobs, devices.clone(), families, transfer_size);
+    let usual = plan(knobs)?;
     let Err(too_large) = claim(&usual, families, encrypted, report) else { return Ok(usual) };
-    let (mut workers, mut tried) = (usual.workers, knobs.buffer_count);
-    while tried.is_none() {
-        let buffer_count = Some(UnpackPlan { workers, ..usual.clone() }.least_buffers(families));
-        let smaller = Knobs { buffer_count, workers: Some(workers), ..knobs.clone() };
-        let plan = unpack_plan(&smaller, devices.clone(), families, transfer_size)?;
+    for smaller in smaller(knobs, &usual, families) {
+        let plan = plan(&smaller)?;
         if claim(&plan, families, encrypted, report).is_ok() {
-            let (buffers, usually) = (plan.buffer_count(), usual.buffer_count());
-            report.notes.push(format!(
-                "the plan is smaller than usual, for there is not more memory: {buffers} buffers, {workers} workers (usual: {usually}, {})",
-                usual.workers
-            ));
+            let (now, usually) = ((plan.buffer_count(), plan.workers), (usual.buffer_count(), usual.workers));
+            report.note_smaller_plan(now, usually);
             return Ok(plan);
         }
+    }
+    Err(naming_smallest(too_large, knobs, report))
+}
+
+/// Ever smaller plans for so many families than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. Workers that were asked for stay.
+pub(super) fn smaller(knobs: &Knobs, usual: &UnpackPlan, families: usize) -> Vec<Knobs> {
+    let (mut workers, mut found) = (usual.workers, Vec::new());
+    while knobs.buffer_count.is_none() {
+        let least = UnpackPlan { workers, ..usual.clone() }.least_buffers(families);
+        found.push(Knobs { buffer_count: Some(least), workers: Some(workers), ..knobs.clone() });
         let fewer = knobs.workers.unwrap_or(workers.div_ceil(2));
         if fewer == workers {
-            tried = buffer_count;
+            break;
         }
         workers = fewer;
     }
-    Err(match (knobs.buffer_count, tried) {
-        (None, Some(least)) => {
-            too_large.noting(&format!("the smallest plan has {least} buffers and does not fit either"))
+    found
+}
+
+/// The error of the usual plan, with the plan that was tried last; as it is where BUFFERCOUNT was asked for.
+pub(super) fn naming_smallest(too_large: Error, knobs: &Knobs, report: &Report) -> Error {
+    match knobs.buffer_count {
+        Some(_) => too_large,
+        None => {
+            let least = counted(report.pool.buffer_count, "buffer");
+            too_large.noting(&format!("the smallest plan has {least} and does not fit either"))
         }
-        _ => too_large,
-    })
+    }
 }
 
 fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Report) -> Result<()> {

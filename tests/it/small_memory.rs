@@ -51,15 +51,25 @@ fn a_default_plan_becomes_smaller_in_a_container_and_what_was_asked_for_is_refus
         return program::skipped(test, "this machine caps no memory");
     };
     let world = World::with_database();
+    ["c", "d", "e"].map(|name| fs::create_dir(world.at(name)).unwrap());
     let line = "backup sqlite:app.db --stripes 8 --workers 2 --readers 2 --compression lz4 --report json";
     let usual = world.run(&format!("{line} --to a/")).done().json();
-    let smaller = "the plan is smaller than usual, for there is not more memory";
+    let smaller = "the plan is smaller than usual, because there is not more memory";
     let report = small.run(&world, &format!("{line} --to b/")).with_code(0).says(&[smaller]).json();
     let buffers = |report: &serde_json::Value| report["pool"]["buffer_count"].as_u64().unwrap();
     assert_eq!((buffers(&usual), buffers(&report)), (34, 16));
     let restored = larger.run(&world, "restore --from b --into sqlite:copy.db --workers 2");
     restored.with_code(0).says(&[smaller]);
     world.assert_copy();
+    // A copy as it is has 40 buffers with 8 families; one that is made anew has 44 more.
+    for (group, way) in [(&small, "c/"), (&larger, "d/ --compression zstd:1 --stripes 8")] {
+        let copied = group.run(&world, &format!("copy --from b --to {way} --workers 2"));
+        copied.with_code(0).says(&[smaller]);
+    }
+    world.run("verify --from d").done();
+    let asked = "copy --from b --to e/ --buffer-count 500";
+    small.run(&world, asked).refused(2, "memory", "limit of the control group");
+    tiny.run(&world, "copy --from b --to e/").refused(2, "memory", "group").says(&["the smallest plan has "]);
     let asked = "backup sqlite:app.db --to b/ --buffer-count 500";
     small.run(&world, asked).refused(2, "memory", "limit of the control group").says(&["--buffer-count"]);
     let refused = tiny.run(&world, "backup sqlite:app.db --to b/ --stripes 8");

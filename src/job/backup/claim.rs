@@ -26,16 +26,7 @@ pub(super) fn claimed(
     for knobs in smaller(request, &usual) {
         let plan = plan_with(request, &knobs, stripes, per_family)?;
         if claim(request, &plan, per_family, conduct, report).is_ok() {
-            let note = format!(
-                "the plan is smaller than usual, for there is not more memory: {}, {} (usual: {}, {})",
-                counted(plan.buffer_count() as u64, "buffer"),
-                counted(plan.workers as u64, "worker"),
-                usual.buffer_count(),
-                usual.workers
-            );
-            if !report.notes.contains(&note) {
-                report.notes.push(note);
-            }
+            report.note_smaller_plan((plan.buffer_count(), plan.workers), (usual.buffer_count(), usual.workers));
             return Ok(plan);
         }
         smallest = Some(plan);

@@ -70,7 +70,7 @@ impl One<'_> {
             ));
         }
         let way = Way::of(self.request, self.found)?;
-        let plan = CopyPlan::new(self.request, self.found, &way)?;
+        let plan = CopyPlan::claimed(self.request, self.found, &way, conduct, report)?;
         let buffers = if self.request.dry_run { 0 } else { plan.reading.input_buffers };
         let pool = Pool::new(buffers, plan.reading.transfer_size as usize)?;
         let mut set = self.open(&way, &pool, plan.reading.queue_depth)?;
@@ -80,7 +80,8 @@ impl One<'_> {
             return Err(Error::refused(chain::title(&self.found.set), why, "name the key file with --key"));
         }
         let prepared = self.prepare(&way, &mut set, &conduct.stores, report)?;
-        plan.claim(self.request, &way, &prepared.expected, conduct, report)?;
+        let longest = prepared.expected.iter().max().copied().unwrap_or(0);
+        plan.claim(self.request, (self.found, &way), longest, conduct, report)?;
         for key in backup::encrypted_to(&prepared.header.keys, &self.request.encrypt_to) {
             if !report.encrypted_to.contains(&key) {
                 report.encrypted_to.push(key);

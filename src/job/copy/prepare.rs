@@ -4,7 +4,7 @@ use fullbore_core::cipher::{CipherId, DataKey};
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
 use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader, total};
-use fullbore_core::plan::UnpackPlan;
+use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::sink::LEAST_PART;
 use fullbore_core::store::Stores;
 use fullbore_core::unpack::{Family, MediaSet};
@@ -18,7 +18,7 @@ use crate::job::backup::{self, sinks, stripes};
 use crate::job::inspect::show_codec;
 use crate::job::names::{self, DEFAULT_TEMPLATE, NameFields};
 use crate::job::recover::{self, Ours};
-use crate::job::{Conduct, estimate, media, memory};
+use crate::job::{Conduct, estimate, media, memory, reading};
 use crate::report::{PoolReport, Report};
 use crate::tune::verdict::{Copying, Setup};
 
@@ -58,9 +58,9 @@ impl CopyPlan {
     ///
     /// # Errors
     /// A knob out of its bounds.
-    pub fn new(request: &Request, found: &media::Found, way: &Way) -> Result<Self> {
+    fn new(knobs: &Knobs, found: &media::Found, way: &Way) -> Result<Self> {
         let families = usize::from(found.families);
-        let mut reading = UnpackPlan::new(&request.reading.knobs, families, found.header.transfer_size)?;
+        let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size)?;
         let output_buffers = match way {
             Way::AsItIs => {
                 // What is read is what is written: it comes home later.
@@ -72,12 +72,39 @@ impl CopyPlan {
         Ok(Self { reading, output_buffers })
     }
 
-    /// Says what memory it takes, and refuses what there is not.
+    /// The plan, once its memory is known to be there; a smaller one where there is not enough, and nobody asked for so many buffers. Says what it takes.
+    ///
+    /// # Errors
+    /// A knob out of its bounds; not even the smallest plan fits.
+    pub fn claimed(
+        request: &Request,
+        found: &media::Found,
+        way: &Way,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<Self> {
+        let knobs = &request.reading.knobs;
+        let usual = Self::new(knobs, found, way)?;
+        let each = (found.stored_bytes / way.families(found) as u64).saturating_add(FAMILY_OVERHEAD);
+        let claim = |plan: &Self, report: &mut Report| plan.claim(request, (found, way), each, conduct, report);
+        let Err(too_large) = claim(&usual, report) else { return Ok(usual) };
+        for smaller in reading::smaller(knobs, &usual.reading, found.families.into()) {
+            let plan = Self::new(&smaller, found, way)?;
+            if claim(&plan, report).is_ok() {
+                let of = |plan: &Self| (plan.reading.buffer_count() + plan.output_buffers, plan.reading.workers);
+                report.note_smaller_plan(of(&plan), of(&usual));
+                return Ok(plan);
+            }
+        }
+        Err(reading::naming_smallest(too_large, knobs, report))
+    }
+
+    /// Says what memory it takes for families of at most `each` bytes, and refuses what there is not.
     pub fn claim(
         &self,
         request: &Request,
-        way: &Way,
-        expected: &[u64],
+        (found, way): (&media::Found, &Way),
+        each: u64,
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
@@ -87,8 +114,8 @@ impl CopyPlan {
             Way::AsItIs => Compression::None,
             Way::Anew { compression, .. } => compression.unwrap_or(Compression::None),
         };
-        let longest = expected.iter().max().copied().unwrap_or(0);
-        let part_bytes = stripes::part_bytes(&request.to, expected.len(), longest, LEAST_PART, &conduct.stores)?;
+        let families = way.families(found);
+        let part_bytes = stripes::part_bytes(&request.to, families, each, LEAST_PART, &conduct.stores)?;
         let codec_bytes = (self.reading.workers * codec::memory(packs, transfer_size as usize)) as u64;
         report.pool = PoolReport {
             buffer_count: buffer_count as u64,
@@ -111,11 +138,11 @@ impl One<'_> {
         report: &mut Report,
     ) -> Result<Prepared> {
         let attempt = Uuid::new_v4();
-        let (media_set_id, stripes) = match way {
-            Way::AsItIs => (self.found.media_set_id, usize::from(self.found.families)),
-            Way::Anew { stripes, .. } => (Uuid::now_v7(), *stripes),
+        let media_set_id = match way {
+            Way::AsItIs => self.found.media_set_id,
+            Way::Anew { .. } => Uuid::now_v7(),
         };
-        let devices = self.devices(media_set_id, stripes, set.manifest())?;
+        let devices = self.devices(media_set_id, way.families(self.found), set.manifest())?;
         let expected = expected(way, set)?;
         let mut prepared = Prepared {
             standing: vec![false; devices.len()],

@@ -35,6 +35,14 @@ impl Way {
         }
     }
 
+    /// How many families the copy has.
+    pub fn families(&self, found: &Found) -> usize {
+        match self {
+            Way::AsItIs => found.families.into(),
+            Way::Anew { stripes, .. } => *stripes,
+        }
+    }
+
     /// How a set is copied as the request wants it.
     ///
     /// # Errors

@@ -107,7 +107,9 @@ impl Heap {
     /// Asks the manifests of sets that do not tell their database in clear, where `key` opens them.
     pub fn learn_databases(&mut self, key: Option<&SecretKey>) -> Result<()> {
         let nothing = Pool::new(0, 4096)?;
-        let secret = |found: &&mut Found| found.set.database.is_none() && found.set.incomplete.is_none();
+        let can_open = |found: &Found| found.header.keys.is_empty() || key.is_some();
+        let secret =
+            |found: &&mut Found| found.set.database.is_none() && found.set.incomplete.is_none() && can_open(found);
         for found in self.sets.iter_mut().filter(secret) {
             let opened = open_set(found, &nothing, 1, key);
             if let Some(manifest) = opened.ok().as_ref().and_then(MediaSet::manifest) {
