@@ -3,7 +3,7 @@
 
 use super::header::{DatabaseHeader, HEADER_SIZE, Malformed, u32_at};
 
-/// How many pages of the schema are read at most: 256 MiB of 4 KiB pages.
+/// How many pages of the schema are read at most, overflow pages among them: 256 MiB of 4 KiB pages.
 const SCHEMA_PAGES_LIMIT: usize = 1 << 16;
 /// How many bytes at the start of a row of the schema are read at most: type, two names and the root page.
 const SCHEMA_ROW_LIMIT: usize = 1 << 20;
@@ -155,13 +155,18 @@ pub fn roots<E>(
     let corrupt = |why: String| SchemaError::Corrupt(Malformed(why));
     let mut page = vec![0; header.page_size as usize];
     let mut overflow = vec![0; header.page_size as usize];
-    let (mut roots, mut left, mut seen) = (Vec::new(), vec![1], 0);
-    while let Some(number) = left.pop() {
+    // A schema whose pages refer to each other in a circle ends here too.
+    let mut seen = 0;
+    let mut read = |number: u32, buffer: &mut [u8]| {
         seen += 1;
         if number == 0 || number > pages || seen > SCHEMA_PAGES_LIMIT {
             return Err(corrupt(format!("its schema has page {number}, or more than {SCHEMA_PAGES_LIMIT} pages")));
         }
-        read(number, &mut page).map_err(SchemaError::Read)?;
+        read(number, buffer).map_err(SchemaError::Read)
+    };
+    let (mut roots, mut left) = (Vec::new(), vec![1]);
+    while let Some(number) = left.pop() {
+        read(number, &mut page)?;
         let tree = Page::parse(number, &page, usable);
         let tree = tree.filter(|tree| matches!(tree.kind, TABLE_LEAF | TABLE_INTERIOR));
         let tree = tree.ok_or_else(|| corrupt(format!("page {number} of its schema is no page of a table")))?;
@@ -193,7 +198,7 @@ fn start_of_row<E>(
     usable: usize,
     pages: u32,
     page: &mut [u8],
-    mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    mut read: impl FnMut(u32, &mut [u8]) -> Result<(), SchemaError<E>>,
 ) -> Result<Vec<u8>, SchemaError<E>> {
     let mut row = cell.local.to_vec();
     let mut next = cell.overflow;
@@ -201,7 +206,7 @@ fn start_of_row<E>(
         && (row.len() as u64) < cell.payload.min(SCHEMA_ROW_LIMIT as u64)
         && let Some(number) = next.filter(|&number| number > 1 && number <= pages)
     {
-        read(number, page).map_err(SchemaError::Read)?;
+        read(number, page)?;
         row.extend_from_slice(&page[4..usable]);
         next = Some(u32_at(page, 0));
     }
