@@ -221,12 +221,14 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
     let redo =
         "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
     facts.redo_enabled = optional(connection, redo)?.is_none_or(|value| value != "OFF");
-    facts.other_tables.count = count(connection, &format!("SELECT COUNT(*) {OTHERS}"))?;
-    let names = format!("SELECT table_schema, table_name, engine {OTHERS} ORDER BY 1, 2 LIMIT {NAMED_MAX}");
-    for row in connection.query(&names)?.rows {
-        if let [Some(schema), Some(table), Some(engine)] = &row[..] {
+    // The number and the names in one query: DDL may change the engine of a table between two.
+    let others =
+        format!("SELECT table_schema, table_name, engine, COUNT(*) OVER () {OTHERS} ORDER BY 1, 2 LIMIT {NAMED_MAX}");
+    for row in connection.query(&others)?.rows {
+        if let [Some(schema), Some(table), Some(engine), Some(all)] = &row[..] {
             let name = format!("{schema}.{table}");
             facts.other_tables.first.push(OtherTable { name, engine: engine.clone() });
+            facts.other_tables.count = all.parse().unwrap_or_default();
         }
     }
     // INNODB_TABLESPACES needs PROCESS: without it nothing is known of encryption and size, and the clone itself says it.
@@ -384,10 +386,6 @@ fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
 /// The value of a query that the account may not be allowed to ask: then nothing.
 fn optional(connection: &mut Connection, query: &str) -> Result<Option<String>> {
     Ok(connection.query_if_allowed(query)?.and_then(|answer| answer.single().map(str::to_owned)))
-}
-
-fn count(connection: &mut Connection, query: &str) -> Result<u64> {
-    Ok(count_of(connection.query(query)?.single().map(str::to_owned)))
 }
 
 fn count_of(text: Option<String>) -> u64 {
