@@ -21,11 +21,6 @@ struct Run {
 }
 
 impl Blocks {
-    /// Those of a file of `length` bytes without a hole.
-    pub fn whole(length: u64, block_bytes: u64) -> Self {
-        Self::of(std::slice::from_ref(&(0..length)), block_bytes)
-    }
-
     /// Those within `ranges`, which are in order; one at the start of the longest range where none holds a whole block.
     pub fn of(ranges: &[Range<u64>], block_bytes: u64) -> Self {
         let (mut runs, mut before) = (Vec::new(), 0);
@@ -86,11 +81,11 @@ mod tests {
 
     #[test]
     fn parts_are_whole_blocks_and_do_not_overlap() {
-        let all = Blocks::whole(1000, 64);
+        let all = Blocks::of(std::slice::from_ref(&(0..1000)), 64);
         let parts: Vec<(u64, u64)> =
             (0..3).map(|at| all.part(at, 3)).map(|part| (part.offset(0), part.count())).collect();
         assert_eq!(parts, [(0, 5), (320, 5), (640, 5)]);
-        let few = Blocks::whole(100, 64);
+        let few = Blocks::of(std::slice::from_ref(&(0..100)), 64);
         assert_eq!(offsets(&few.part(1, 2)), [0], "a file that is too short is read by all");
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result, threads};
 
-use super::blocks::Blocks;
 use super::pace::Pace;
 use super::probe_file::ProbeFile;
 use super::small_files;
@@ -20,6 +19,8 @@ const LEAST_BUFFERED: u64 = 16 << 20;
 /// for every round takes longer than the round.
 const ROOM: u64 = 4;
 const LEAST_ROOM: u64 = 256 << 20;
+/// Room for so many rounds is reserved at a time.
+const ROUNDS_OF_ROOM: u64 = 8;
 
 /// No round is shorter, in seconds.
 pub(super) const LEAST_SECONDS: f64 = 1e-6;
@@ -56,20 +57,28 @@ impl Disk {
         self.files.iter().map(|file| file.length).sum()
     }
 
-    /// Room for a sequential write of `streams` files.
+    /// Room for a sequential write of `streams` files: bytes in each that were not written yet.
+    ///
+    /// Each round takes room behind that of the one before. Space is freed only when all of it was used: a file system that discards what is freed
+    /// made the reads after it stall for up to 150 ms, a whole round.
     fn make_room(&mut self, shape: &Shape) -> Result<u64> {
-        while (self.files.len() as u64) < shape.streams {
+        let streams = shape.streams as usize;
+        while self.files.len() < streams {
             self.files.push(ProbeFile::create(&self.path)?);
         }
-        // Space first comes free, and then is taken.
-        self.files.iter_mut().try_for_each(|file| file.begin(0))?;
+        let whole = |bytes: u64| bytes / shape.block_bytes * shape.block_bytes;
         let each = match shape.direct {
             true => (self.written_directly * ROOM).max(LEAST_ROOM) / shape.streams,
             false => (self.written_directly / shape.streams).max(LEAST_BUFFERED),
         };
-        let each = each.min(self.space / shape.streams);
-        let each = each / shape.block_bytes * shape.block_bytes;
-        self.files[..shape.streams as usize].iter_mut().try_for_each(|file| file.begin(each))?;
+        let most = whole(self.space / shape.streams);
+        let each = whole(each).min(most);
+        if !self.files[..streams].iter().all(|file| file.has_room(each)) {
+            // Space first comes free, and then is taken.
+            self.files.iter_mut().try_for_each(|file| file.begin(0))?;
+            let reserved = each.saturating_mul(ROUNDS_OF_ROOM).min(most);
+            self.files[..streams].iter_mut().try_for_each(|file| file.begin(reserved))?;
+        }
         Ok(each)
     }
 
@@ -83,9 +92,9 @@ impl Disk {
         if shape.way == Way::Write && shape.order == Order::Sequential {
             let each = self.make_room(shape)?;
             let files = self.files[..shape.streams as usize].iter().enumerate();
-            let room = Blocks::whole(each, shape.block_bytes);
             let make = |(at, file): (usize, &ProbeFile)| {
-                Stream::new(file.handle(shape.direct), *shape, room.clone(), at as u64)
+                let room = file.new_blocks(each, shape.block_bytes);
+                Stream::new(file.handle(shape.direct), *shape, room, at as u64)
             };
             return if each == 0 { Ok(Vec::new()) } else { files.map(make).collect() };
         }
@@ -122,7 +131,7 @@ impl Disk {
     /// What the files hold now.
     pub fn note(&mut self, shape: &Shape, counted: &[Counted]) {
         if shape.way == Way::Write && shape.order == Order::Sequential {
-            self.files.iter_mut().zip(counted).for_each(|(file, stream)| file.length = stream.in_all);
+            self.files.iter_mut().zip(counted).for_each(|(file, stream)| file.wrote(stream.in_all));
             if shape.direct {
                 self.written_directly = self.written_directly.max(counted.iter().map(|stream| stream.in_all).sum());
             }

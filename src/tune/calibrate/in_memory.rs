@@ -47,12 +47,35 @@ fn round<W: FnMut(usize) -> Result<usize>>(
     Ok(joined(&done).map(|round| Round { seconds: worked / threads as f64, ..round }))
 }
 
+/// Buffers of all threads together: as many as the pool of a usual job has. A thread takes them in turn, so that a buffer has left the caches of its
+/// processor when it is used again, as in a job. With one buffer, unpacking was up to a fifth faster than in a restore.
+const BUFFERS: usize = 32;
+
+/// The buffers of one of so many threads, in turn.
+struct InTurn {
+    buffers: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl InTurn {
+    fn new(threads: u64) -> Self {
+        // Written once: memory that is new to the process costs a page fault, and a job pays that once only.
+        let buffers = vec![vec![1; BLOCK]; BUFFERS.div_ceil(threads as usize)];
+        Self { buffers, next: 0 }
+    }
+
+    fn take(&mut self) -> &mut [u8] {
+        self.next = (self.next + 1) % self.buffers.len();
+        &mut self.buffers[self.next]
+    }
+}
+
 /// Packs the sample.
 pub(super) fn pack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
     round(threads, blocks.len(), pace, || {
-        let (mut encoder, mut out) = (Encoder::new(packed.compression)?, vec![0; BLOCK]);
+        let (mut encoder, mut buffers) = (Encoder::new(packed.compression)?, InTurn::new(threads));
         Ok(move |at: usize| {
-            black_box(encoder.encode(&blocks[at], &mut out)?);
+            black_box(encoder.encode(&blocks[at], buffers.take())?);
             Ok(blocks[at].len())
         })
     })
@@ -61,10 +84,10 @@ pub(super) fn pack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pac
 /// Unpacks what was made of it.
 pub(super) fn unpack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
     round(threads, blocks.len(), pace, || {
-        let (mut decoder, mut out) = (Decoder::new()?, vec![0; BLOCK]);
+        let (mut decoder, mut buffers) = (Decoder::new()?, InTurn::new(threads));
         Ok(move |at: usize| {
             let (codec, stored) = &packed.blocks[at];
-            let plain = &mut out[..blocks[at].len()];
+            let plain = &mut buffers.take()[..blocks[at].len()];
             let unpacked = decoder.decode(*codec, stored, plain);
             unpacked.map_err(|why| {
                 Error::refused("codec", why.to_string(), "this is a defect of fullbore: please report it")

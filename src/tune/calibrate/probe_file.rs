@@ -20,8 +20,10 @@ pub(super) struct ProbeFile {
     pub direct: Arc<OpenedFile>,
     /// Through it.
     pub buffered: Arc<OpenedFile>,
-    /// What was written of a file that is read, in order; nothing of a file of ours.
+    /// What was written of a file that is read, in order; of a file of ours, what was written last.
     written: Vec<Range<u64>>,
+    /// Where room begins that is reserved and was not written yet, and where it ends. Empty of a file that is only read.
+    room: Range<u64>,
     /// Bytes that can be read: without holes.
     pub length: u64,
     /// Bytes of the file with its holes.
@@ -40,7 +42,15 @@ impl ProbeFile {
         let aligned = |range: Range<u64>| range.start.next_multiple_of(ALIGNMENT as u64).min(range.end)..range.end;
         let written: Vec<Range<u64>> = written_ranges(&buffered.file, size).into_iter().map(aligned).collect();
         let length = written.iter().map(|range| range.end - range.start).sum();
-        Ok(Self { direct: Arc::new(direct), buffered: Arc::new(buffered), written, length, size, ours: false })
+        Ok(Self {
+            direct: Arc::new(direct),
+            buffered: Arc::new(buffered),
+            written,
+            room: 0..0,
+            length,
+            size,
+            ours: false,
+        })
     }
 
     /// A file of our own in `directory`. Its name goes at once: however this process ends, the kernel frees its space.
@@ -55,6 +65,7 @@ impl ProbeFile {
             direct: Arc::new(direct),
             buffered: Arc::new(buffered),
             written: Vec::new(),
+            room: 0..0,
             length: 0,
             size: 0,
             ours: true,
@@ -63,7 +74,7 @@ impl ProbeFile {
 
     /// Its blocks that can be read.
     pub fn blocks(&self, block_bytes: u64) -> Blocks {
-        if self.ours { Blocks::whole(self.length, block_bytes) } else { Blocks::of(&self.written, block_bytes) }
+        Blocks::of(&self.written, block_bytes)
     }
 
     /// Where byte `at` of what can be read is in the file, and where the range without a hole ends that holds it.
@@ -75,7 +86,7 @@ impl ProbeFile {
             }
             at -= length;
         }
-        at..self.length.max(at)
+        at..at
     }
 
     /// The handle for direct or buffered I/O, and the mode of its queue.
@@ -85,9 +96,26 @@ impl ProbeFile {
 
     /// Empties it and reserves `bytes`, as a family is begun.
     pub fn begin(&mut self, bytes: u64) -> Result<()> {
-        self.length = 0;
+        (self.written, self.length, self.room) = (Vec::new(), 0, 0..bytes);
         self.direct.trim(0)?;
         self.direct.preallocate(bytes)
+    }
+
+    /// Whether so many bytes are reserved that were not written yet.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.room.end - self.room.start >= bytes
+    }
+
+    /// The blocks of `bytes` that are reserved and were not written yet.
+    pub fn new_blocks(&self, bytes: u64, block_bytes: u64) -> Blocks {
+        Blocks::of(std::slice::from_ref(&(self.room.start..self.room.start + bytes)), block_bytes)
+    }
+
+    /// Notes that the first `bytes` of the room were written.
+    pub fn wrote(&mut self, bytes: u64) {
+        let start = self.room.start;
+        self.room.start = (start + bytes).min(self.room.end);
+        (self.written, self.length) = (vec![start..start + bytes], bytes);
     }
 
     /// Lets the page cache forget a file of ours. Of others it is left alone: their users would miss it.

@@ -18,6 +18,7 @@ use super::{Request, closing, in_memory, small_files};
 use crate::job::Conduct;
 use crate::tune::profile::{
     BothRound, Cell, CodecCell, EVEN, JobCost, Order, Profile, Round, Shape, Together, Use, WRITE_HEAVY, Way, WorkCell,
+    contradicted,
 };
 use crate::units::{counted, show_bytes};
 
@@ -28,6 +29,8 @@ const SLICE: Duration = Duration::from_millis(100);
 const SLICES: (u32, u32) = (2, 10);
 /// Rounds of every cell that a run has time for, if devices are quick.
 const ROUNDS: u32 = 2;
+/// A round that stalled is one of three after so many more.
+const ROUNDS_TO_SETTLE: u32 = 2;
 /// More say little more.
 const ROUNDS_MOST: u32 = 9;
 /// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
@@ -158,6 +161,7 @@ impl<'a> Run<'a> {
         tell(&format!("{} more around the fastest", more.len()));
         self.pass(&more, time.mul_f64(REFINED_UNTIL))?;
         probes.extend(more);
+        self.look_again()?;
         for _ in 1..ROUNDS_MOST {
             if !self.pass(&probes, time)? {
                 break;
@@ -167,6 +171,18 @@ impl<'a> Run<'a> {
         closing::drop_empty(&mut self.profile);
         closing::refuse_nothing(&self.profile, self.request)?;
         Ok(self.profile)
+    }
+
+    /// Measures again what other cells contradict, whatever time is left: the device stalled in that round, and nothing else would show it.
+    fn look_again(&mut self) -> Result<()> {
+        for _ in 0..ROUNDS_TO_SETTLE {
+            let doubtful: Vec<Probe> = (0..self.media.len())
+                .flat_map(|at| contradicted(&self.profile.places[at].cells).into_iter().map(move |shape| (at, shape)))
+                .map(|(at, shape)| Probe::Cell(at, shape))
+                .collect();
+            self.pass(&doubtful, Duration::MAX)?;
+        }
+        Ok(())
     }
 
     /// One round of each; false when `most` of the time is over before the last.

@@ -19,6 +19,7 @@ use super::statistics::median;
 
 pub use here::{DEFAULT, Whereabouts, for_job, of_this_machine};
 pub use machine::Machine;
+pub(crate) use operations::contradicted;
 pub use path::{Asked, Calibrated};
 pub use stored::{check_name, load, places, save};
 

@@ -4,12 +4,15 @@ use fullbore_core::sink::LEAST_PART;
 
 use super::files::of_file;
 use super::path::{MOST_DEVIATION, cells_that_count, deviation_of};
-use super::{Cell, Order, Place, Round, Way};
+use super::{Cell, Order, Place, Round, Shape, Way};
 use crate::tune::model::Ceiling;
 use crate::tune::statistics::median;
 
 /// Rates of one group differ by so much at most, as a share: more than what rounds of one volume under one cap differ by.
 const ALIKE: f64 = 0.05;
+
+/// A cell whose operations take so many times as long as larger ones is contradicted.
+const TOO_LONG: f64 = 2.0;
 
 /// The operations that a job does on one side.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,9 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations) -> Opti
     let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
     let shallow = alone.iter().copied().filter(|cell| cell.shape.queue_depth == 1);
     let whole = of_operation(shallow.map(|cell| (cell.shape.block_bytes, seconds_each(cell))), transfer);
+    // Nor does an operation take longer than one that is larger, or that has others beside it: a round in which the device stalled says so.
+    let larger = alone.iter().filter(|cell| cell.shape.block_bytes >= transfer).map(|cell| seconds_each(cell));
+    let whole = whole.map(|whole| larger.fold(whole, f64::min));
     let (latency, latency_deviation) = whole.map_or((0.0, 0.0), |whole| {
         let transfer = transfer as f64 / stream_rate;
         let latency = (whole - transfer).max(0.0);
@@ -72,9 +78,26 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations) -> Opti
     })
 }
 
-/// Seconds of one operation of a cell whose streams have one at a time.
+/// Seconds of one operation of a cell, from its start to its end: while so many are in flight in each stream.
 fn seconds_each(cell: &Cell) -> f64 {
-    cell.shape.block_bytes as f64 / cell.rate()
+    let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
+    (block_bytes * queue_depth * streams) as f64 / cell.rate()
+}
+
+/// The cells of a place that others contradict: their operations take more than twice as long as larger ones that have as many beside them.
+pub(crate) fn contradicted(cells: &[Cell]) -> Vec<Shape> {
+    let sequential = |cell: &&Cell| cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
+    let sequential: Vec<&Cell> = cells.iter().filter(sequential).collect();
+    let outweighs = |one: &Shape, other: &Shape| {
+        let beside = |shape: &Shape| shape.queue_depth * shape.streams;
+        let alike = (one.way, one.direct) == (other.way, other.direct);
+        alike && one.block_bytes >= other.block_bytes && beside(one) >= beside(other)
+    };
+    let is_contradicted = |cell: &&&Cell| {
+        let larger = sequential.iter().filter(|other| outweighs(&other.shape, &cell.shape));
+        larger.map(|other| seconds_each(other)).any(|seconds| seconds_each(cell) > TOO_LONG * seconds)
+    };
+    sequential.iter().filter(is_contradicted).map(|cell| cell.shape).collect()
 }
 
 /// Processor seconds of one operation of `transfer` bytes. An operation that a thread waits for costs it a sleep: cells count in which threads wait as

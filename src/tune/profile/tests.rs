@@ -119,6 +119,23 @@ fn ceiling_of(cells: Vec<Cell>, transfer_bytes: u64) -> crate::tune::model::Ceil
 }
 
 #[test]
+fn an_operation_takes_no_longer_than_a_larger_one_that_has_others_beside_it() {
+    // As measured: the disk stalled in the only round of 64 KiB.
+    let stalled = cell(Way::Read, (64 << 10, 1, 1), &[MB]);
+    let cells = vec![
+        stalled.clone(),
+        cell(Way::Read, (64 << 10, 32, 1), &[3000.0 * MB]),
+        cell(Way::Read, (MIB, 1, 1), &[700.0 * MB]),
+    ];
+    assert_eq!(contradicted(&cells), [stalled.shape]);
+    let read = ceiling_of(cells, 64 << 10);
+    let longest = 32.0 * 65_536.0 / (3000.0 * MB);
+    assert!(read.latency < longest && read.latency > longest / 2.0, "{}", read.latency);
+    let deeper = cell(Way::Read, (64 << 10, 8, 1), &[800.0 * MB]);
+    assert!(contradicted(&[deeper, cell(Way::Read, (64 << 10, 1, 1), &[100.0 * MB])]).is_empty(), "they agree");
+}
+
+#[test]
 fn a_round_that_is_too_fast_by_chance_is_not_the_ceiling_but_one_way_that_is_faster_again_and_again_is() {
     let cells = |fast: &[f64]| {
         let mut cells: Vec<Cell> =
