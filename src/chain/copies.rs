@@ -37,7 +37,7 @@ fn rank(set: &FoundSet, choice: &Choice) -> Rank {
     let is_media_set = |part: &String| ids::fits(set.media_set_id, part) && !ids::fits(set.backup_set_id, part);
     let named = choice.set.as_ref().is_some_and(is_media_set);
     let (whole, settled) = (set.incomplete.is_none(), !set.interrupted);
-    let told = (set.reach.is_some(), set.database.is_some());
+    let told = (set.log_range.is_some(), set.database.is_some());
     (named, whole, settled, told.0, told.1, set.encrypted, Reverse(set.media_set_id))
 }
 
@@ -58,7 +58,7 @@ mod tests {
             interrupted: false,
             database: Some("/app.db".into()),
             names: vec![format!("{media}.bore")],
-            reach: None,
+            log_range: None,
             until_by_store: None,
             encrypted: false,
         }

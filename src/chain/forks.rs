@@ -15,34 +15,34 @@ const SURELY_BEFORE: i64 = 1_000_000;
 impl Logs<'_> {
     /// True when a log set had ended before the set at `base` was taken: what it holds behind that place in the log is not what came behind `base`.
     fn is_of_before(&self, base: usize, log: usize) -> bool {
-        let (Some(taken), Some(reach)) = (self.reach(base), self.reach(log)) else { return false };
+        let (Some(taken), Some(range)) = (self.range(base), self.range(log)) else { return false };
         let begun_before = self.found[log].started_at < self.found[base].started_at;
-        begun_before && reach.until.saturating_add(SURELY_BEFORE) < taken.at
+        begun_before && range.until.saturating_add(SURELY_BEFORE) < taken.at
     }
 
     /// True when a log set that holds the place at which the set at `base` ends is of another history, as its times tell: it ended before that was taken,
     /// or what it goes on from lies before that place and is from later.
     pub(super) fn is_of_another(&self, base: usize, log: usize) -> bool {
-        let (Some(taken), Some(reach)) = (self.reach(base), self.reach(log)) else { return false };
-        let begins_there = reach.first.zip(taken.last).is_some_and(|(first, place)| first.is(&place));
-        let begun_behind = !begins_there && taken.at.saturating_add(SURELY_BEFORE) < reach.from;
+        let (Some(taken), Some(range)) = (self.range(base), self.range(log)) else { return false };
+        let begins_there = range.first.as_ref().zip(taken.last.as_ref()).is_some_and(|(first, place)| first.is(place));
+        let begun_behind = !begins_there && taken.at.saturating_add(SURELY_BEFORE) < range.from;
         begun_behind || self.is_of_before(base, log)
     }
 
     /// The time of the last commit that a path to `stop` is known to hold.
     pub(super) fn seen(&self, path: &Path, stop: i64) -> i64 {
-        let of = |&at: &usize| self.reach(at).map(|reach| if reach.at > stop { reach.from } else { reach.at });
+        let of = |&at: &usize| self.range(at).map(|range| if range.at > stop { range.from } else { range.at });
         path.sets.iter().filter_map(of).max().unwrap_or(i64::MIN)
     }
 
     /// What is to be said of log sets that hold the place at which the set at `base` ends, and are not applied to it.
     pub(super) fn passed_by(&self, base: usize) -> Vec<String> {
-        let Some(end) = self.reach(base).and_then(|reach| reach.last) else { return Vec::new() };
+        let Some(end) = self.range(base).and_then(|range| range.last.as_ref()) else { return Vec::new() };
         let same = |log: usize| self.found[log].database == self.found[base].database;
-        let holds = |log: &usize| self.reach(*log).is_some_and(|reach| reach.holds_behind(&end));
+        let holds = |log: &usize| self.range(*log).is_some_and(|range| range.holds_more_than(end));
         let mut passed: Vec<usize> = self.farthest.keys().copied().filter(|&log| same(log)).filter(holds).collect();
         passed.retain(|&log| self.is_of_before(base, log));
-        passed.sort_by_key(|&log| Reverse(self.reach(log).map(|reach| reach.until)));
+        passed.sort_by_key(|&log| Reverse(self.range(log).map(|range| range.until)));
         let say = |log: &usize| {
             format!(
                 "{} goes on from the same place in the log as {}, and ended before that was taken: it is not applied, for an older copy of the database was put back between them, or a clock was",
@@ -66,7 +66,7 @@ impl Logs<'_> {
         if self.reaches(nearest) < stop {
             let fork = path.sets.iter().rfind(|&&set| self.found[set].kind == SetKind::Log);
             let fork = fork.map_or_else(|| "another set".into(), |&set| title(&self.found[set]));
-            let until = self.reach(nearest).map_or(stop, |reach| reach.until);
+            let until = self.range(nearest).map_or(stop, |range| range.until);
             other.doubts.push(format!(
                 "the log has two histories: behind {} an older copy of the database was put back, and {fork} goes on from that. When is not known: this is how it was at {}",
                 title(&self.found[nearest]),
@@ -85,11 +85,11 @@ impl Logs<'_> {
             }
         }
         let tells = |&log: &usize| {
-            let reach = self.reach(log)?;
-            let holds = reach.at > stop;
-            let seen = if holds { reach.from } else { reach.at };
+            let range = self.range(log)?;
+            let holds = range.at > stop;
+            let seen = if holds { range.from } else { range.at };
             // Of those that hold the time itself the shortest tells most.
-            (seen <= stop).then_some(((seen, holds, Reverse(reach.at), Reverse(log)), log))
+            (seen <= stop).then_some(((seen, holds, Reverse(range.at), Reverse(log)), log))
         };
         met.iter().filter_map(tells).max().map(|(_, log)| log)
     }
@@ -100,21 +100,22 @@ impl Logs<'_> {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::log::{FrameSpan, LogPoint};
-    use super::super::{Choice, FoundSet, Reach, choose};
+    use fullbore_core::media::{LogPosition, LogRange, LogSpan};
+
+    use super::super::{Choice, FoundSet, choose};
     use super::*;
 
     const SECOND: i64 = 1_000_000;
 
     /// A place in the one log there is; `history` tells which of its frames of that number.
-    fn place(history: u64, frame: u32) -> LogPoint {
-        LogPoint { log: 7, frame, checksum: Some(history * 1000 + u64::from(frame)), file: None }
+    fn place(history: u64, frame: u32) -> LogPosition {
+        LogPosition { history: vec![7], at: frame.into(), proof: Some(history * 1000 + u64::from(frame)) }
     }
 
     /// A set that ends there, and was taken at that second.
-    fn set(id: u128, base: Option<u128>, last: LogPoint, second: i64) -> FoundSet {
+    fn set(id: u128, base: Option<u128>, last: LogPosition, second: i64) -> FoundSet {
         let at = second * SECOND;
-        let reach = Reach { first: None, last: Some(last), from: at, at, until: at, spans: Vec::new() };
+        let range = LogRange { first: None, last: Some(last), from: at, at, until: at, spans: Vec::new() };
         FoundSet {
             backup_set_id: Uuid::from_u128(id),
             media_set_id: Uuid::from_u128(id),
@@ -125,19 +126,19 @@ mod tests {
             interrupted: false,
             database: Some("/app.db".into()),
             names: Vec::new(),
-            reach: Some(reach),
+            log_range: Some(range),
             until_by_store: None,
             encrypted: false,
         }
     }
 
-    fn log(id: u128, base: &FoundSet, last: LogPoint, second: i64) -> FoundSet {
-        let before = base.reach.clone().unwrap();
+    fn log(id: u128, base: &FoundSet, last: LogPosition, second: i64) -> FoundSet {
+        let before = base.log_range.clone().unwrap();
         let first = before.last.unwrap();
-        let spans = vec![FrameSpan { log: 7, first: first.frame + 1, last: last.frame }];
+        let spans = vec![LogSpan { history: vec![7], from: first.at, to: last.at }];
         let mut made = set(id, Some(base.backup_set_id.as_u128()), last, second);
-        let reach = made.reach.take().unwrap();
-        made.reach = Some(Reach { first: Some(first), from: before.at, spans, ..reach });
+        let range = made.log_range.take().unwrap();
+        made.log_range = Some(LogRange { first: Some(first), from: before.at, spans, ..range });
         FoundSet { kind: SetKind::Log, ..made }
     }
 
@@ -172,9 +173,9 @@ mod tests {
         // After the first full another one and its log sets; then the files of before the first were put back, a third full was taken, and its log
         // set has as many frames as the first full.
         let first = set(1, None, place(0, 20), 10);
-        let second = set(2, None, LogPoint { log: 8, ..place(1, 5) }, 20);
-        let mut behind = log(3, &second, LogPoint { log: 8, ..place(1, 9) }, 30);
-        behind.reach.as_mut().unwrap().spans[0].log = 8;
+        let second = set(2, None, LogPosition { history: vec![8], ..place(1, 5) }, 20);
+        let mut behind = log(3, &second, LogPosition { history: vec![8], ..place(1, 9) }, 30);
+        behind.log_range.as_mut().unwrap().spans[0].history = vec![8];
         let third = set(4, None, place(2, 3), 60);
         let last = log(5, &third, place(2, 50), 70);
         let found = [first, second, behind, third, last];

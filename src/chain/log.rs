@@ -3,85 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{LogPosition, LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::{Choice, FoundSet, list, moment, title};
-
-/// A place in a write-ahead log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogPoint {
-    /// The log, by its salts.
-    pub log: u64,
-    /// The last frame before this place; 0 at the log's beginning.
-    pub frame: u32,
-    /// The log's running checksum there, where it is known and means something.
-    pub checksum: Option<u64>,
-    /// Where no log has a frame yet: what the database file was then, as far as that is known. Every such log has the salts 0, after each
-    /// close of the database another one, and only the file tells them apart.
-    pub file: Option<u64>,
-}
-
-impl LogPoint {
-    fn has_no_frame(&self) -> bool {
-        (self.log, self.frame) == (0, 0)
-    }
-
-    /// True when nothing says that these are two places: enough for two sets one of which names the other.
-    pub fn may_be(&self, other: &Self) -> bool {
-        let agree = |one: Option<u64>, other: Option<u64>| one.zip(other).is_none_or(|(one, other)| one == other);
-        let same_file = !self.has_no_frame() || agree(self.file, other.file);
-        (self.log, self.frame) == (other.log, other.frame) && agree(self.checksum, other.checksum) && same_file
-    }
-
-    /// True when both are the same place, whatever the sets say of each other.
-    pub fn is(&self, other: &Self) -> bool {
-        self.may_be(other) && (!self.has_no_frame() || self.file.is_some() && other.file.is_some())
-    }
-}
-
-/// The frames of one log in a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameSpan {
-    /// The log, by its salts.
-    pub log: u64,
-    /// Number of the first one.
-    pub first: u32,
-    /// Number of the last one.
-    pub last: u32,
-}
-
-/// Where a set begins and ends, as far as the log and the clock tell; from its manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reach {
-    /// Where the predecessor of a log set ended.
-    pub first: Option<LogPoint>,
-    /// Where it ends; `None` of a database without a log.
-    pub last: Option<LogPoint>,
-    /// When its first commit was seen; of other sets as `at`.
-    pub from: i64,
-    /// When its last commit was seen, in microseconds since 1970.
-    pub at: i64,
-    /// Until when nothing else was committed.
-    pub until: i64,
-    /// The frames in a log set, in order.
-    pub spans: Vec<FrameSpan>,
-}
-
-impl Reach {
-    /// True when this log set holds frames behind `place`, which is within it or where it begins.
-    fn goes_on_from(&self, place: &LogPoint) -> bool {
-        self.first.as_ref().is_some_and(|first| first.is(place)) || self.holds_behind(place)
-    }
-
-    /// True when `place` is within it, and not its end.
-    pub(super) fn holds_behind(&self, place: &LogPoint) -> bool {
-        let within =
-            |span: &FrameSpan| span.log == place.log && span.first - 1 <= place.frame && place.frame <= span.last;
-        self.spans.iter().any(within) && !self.last.as_ref().is_some_and(|last| last.is(place))
-    }
-}
 
 /// The log sets among those that were found, and how they join.
 pub(super) struct Logs<'a> {
@@ -111,7 +37,7 @@ impl<'a> Logs<'a> {
     pub fn new(found: &'a [FoundSet]) -> Result<Self> {
         let whole = |at: &usize| found[*at].kind == SetKind::Log && found[*at].incomplete.is_none();
         let mut logs: Vec<usize> = (0..found.len()).filter(whole).collect();
-        if let Some(&silent) = logs.iter().find(|&&at| found[at].reach.is_none()) {
+        if let Some(&silent) = logs.iter().find(|&&at| found[at].log_range.is_none()) {
             return Err(Error::refused(
                 title(&found[silent]),
                 "where it belongs among the others stands in its manifest, which cannot be read",
@@ -125,7 +51,7 @@ impl<'a> Logs<'a> {
             }
         }
         // Successors reach farther than what they follow: from the end on, each is known before it is asked for.
-        let until = |at: usize| found[at].reach.as_ref().map_or(i64::MIN, |reach| reach.until);
+        let until = |at: usize| found[at].log_range.as_ref().map_or(i64::MIN, |range| range.until);
         logs.sort_by_key(|&at| Reverse((until(at), found[at].started_at)));
         let mut made = Self { found, successors, farthest: HashMap::new() };
         for at in logs {
@@ -139,8 +65,8 @@ impl<'a> Logs<'a> {
         self.farthest.get(&log).copied().unwrap_or(i64::MIN)
     }
 
-    pub(super) fn reach(&self, at: usize) -> Option<&'a Reach> {
-        self.found[at].reach.as_ref()
+    pub(super) fn range(&self, at: usize) -> Option<&'a LogRange> {
+        self.found[at].log_range.as_ref()
     }
 
     /// The log set that continues another, which itself is one; of several the one that leads farthest.
@@ -150,52 +76,52 @@ impl<'a> Logs<'a> {
 
     /// The log sets that continue another, which itself is one.
     pub(super) fn continuing(&self, log: usize) -> impl Iterator<Item = usize> + '_ {
-        let end = self.reach(log).and_then(|reach| reach.last);
+        let end = self.range(log).and_then(|range| range.last.as_ref());
         let named = self.successors.get(&self.found[log].backup_set_id).into_iter().flatten().copied();
         let joins = move |next: &usize| {
-            let first = self.reach(*next).and_then(|reach| reach.first);
-            *next != log && first.zip(end).is_some_and(|(first, end)| first.may_be(&end))
+            let first = self.range(*next).and_then(|range| range.first.as_ref());
+            *next != log && first.zip(end).is_some_and(|(first, end)| first.may_be(end))
         };
         named.filter(joins)
     }
 
     /// The log set that goes on from a full or a differential: its successor, or one that was made while it was.
     fn first(&self, base: usize) -> Option<usize> {
-        let later = |log: usize| (self.reaches(log), self.reach(log).map_or(i64::MIN, |reach| reach.until));
+        let later = |log: usize| (self.reaches(log), self.range(log).map_or(i64::MIN, |range| range.until));
         self.behind(base).max_by_key(|&log| (later(log), Reverse(log)))
     }
 
     /// The log sets that go on from a full or a differential.
     pub(super) fn behind(&self, base: usize) -> impl Iterator<Item = usize> + '_ {
-        let end = self.reach(base).and_then(|reach| reach.last);
+        let end = self.range(base).and_then(|range| range.last.as_ref());
         let set = &self.found[base];
         let of_it = move |log: &usize| {
             let other = &self.found[*log];
             let may_be = set.database.is_none() || other.database.is_none() || set.database == other.database;
-            may_be && end.is_some_and(|end| self.goes_on(base, &end, *log))
+            may_be && end.is_some_and(|end| self.goes_on(base, end, *log))
         };
         self.farthest.keys().copied().filter(of_it)
     }
 
     /// True when a log set holds frames behind `end`, where the set at `base` ends.
-    fn goes_on(&self, base: usize, end: &LogPoint, log: usize) -> bool {
+    fn goes_on(&self, base: usize, end: &LogPosition, log: usize) -> bool {
         let names_it = self.found[log].base == Some(self.found[base].backup_set_id);
-        let begins_there = |reach: &Reach| reach.first.is_some_and(|first| first.may_be(end));
-        let holds_it = |reach: &Reach| reach.goes_on_from(end) && !self.is_of_another(base, log);
-        self.reach(log).is_some_and(|reach| names_it && begins_there(reach) || holds_it(reach))
+        let begins_there = |range: &LogRange| range.first.as_ref().is_some_and(|first| first.may_be(end));
+        let holds_it = |range: &LogRange| range.continues(end) && !self.is_of_another(base, log);
+        self.range(log).is_some_and(|range| names_it && begins_there(range) || holds_it(range))
     }
 
     /// Everything from a full, or a differential of it, as far as log sets go on.
     pub fn path(&self, full: usize, differential: Option<usize>) -> Path {
         let base = differential.unwrap_or(full);
         let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
-        let mut until = self.reach(base).map_or(self.found[base].started_at, |reach| reach.until);
+        let mut until = self.range(base).map_or(self.found[base].started_at, |range| range.until);
         let mut next = self.first(base);
         // What media say may go round in a circle.
         let mut met = HashSet::new();
         while let Some(log) = next.filter(|&log| met.insert(log)) {
             sets.push(log);
-            until = self.reach(log).map_or(until, |reach| reach.until);
+            until = self.range(log).map_or(until, |range| range.until);
             next = self.next(log);
         }
         // What was gone on from is in no doubt.
@@ -205,8 +131,8 @@ impl<'a> Logs<'a> {
 
     /// Until when a set reaches, by the store's clock where the clock of its host was wrong: sets that do not continue each other have no other in common.
     fn until(&self, at: usize) -> Option<i64> {
-        let reach = self.reach(at)?;
-        Some(self.found[at].until_by_store.unwrap_or(reach.until))
+        let range = self.range(at)?;
+        Some(self.found[at].until_by_store.unwrap_or(range.until))
     }
 
     /// What stands between a path's end and log sets of the same database that are later and cannot be reached.
@@ -215,13 +141,13 @@ impl<'a> Logs<'a> {
         let same = |at: usize| base.database.is_none() || self.found[at].database == base.database;
         let taken: HashSet<usize> = path.sets.iter().copied().collect();
         let reached: HashSet<Uuid> = path.sets.iter().map(|&at| self.found[at].backup_set_id).collect();
-        let end = path.sets.last().and_then(|&at| self.reach(at)?.last);
+        let end = path.sets.last().and_then(|&at| self.range(at)?.last.as_ref());
         let path_until = path.sets.last().and_then(|&at| self.until(at)).unwrap_or(path.until);
         // One that ends where the path does holds nothing else, whenever it looked.
-        let ends_there = |reach: &Reach| reach.last.zip(end).is_some_and(|(last, end)| last.is(&end));
+        let ends_there = |range: &LogRange| range.last.as_ref().zip(end).is_some_and(|(last, end)| last.is(end));
         let beyond = |at: &usize| {
             let later = self.until(*at).is_some_and(|until| until > path_until);
-            later && same(*at) && !taken.contains(at) && !self.reach(*at).is_some_and(ends_there)
+            later && same(*at) && !taken.contains(at) && !self.range(*at).is_some_and(ends_there)
         };
         // The first of them is the one whose predecessor is missing.
         let broken = self
@@ -266,7 +192,7 @@ impl<'a> Logs<'a> {
             let set = &self.found[*at];
             set.kind != SetKind::Log && set.incomplete.is_none() && set.database == *database
         };
-        let bases = (0..self.found.len()).filter(is_base).filter_map(|at| Some((at, self.reach(at)?.at)));
+        let bases = (0..self.found.len()).filter(is_base).filter_map(|at| Some((at, self.range(at)?.at)));
         bases.filter(|base| base.1 > path.until).min_by_key(|base| base.1)
     }
 
@@ -295,7 +221,7 @@ impl<'a> Logs<'a> {
     /// The time is before the first position, behind the last one, or in a gap.
     pub fn up_to(&self, bases: &[(usize, Option<usize>)], stop: i64) -> Result<Path> {
         let at = |&(full, differential): &(usize, Option<usize>)| {
-            self.reach(differential.unwrap_or(full)).map_or(i64::MAX, |reach| reach.at)
+            self.range(differential.unwrap_or(full)).map_or(i64::MAX, |range| range.at)
         };
         let mut before: Vec<_> = bases.iter().filter(|base| at(base) <= stop).collect();
         before.sort_by_key(|base| Reverse((at(base), base.1.is_some())));
@@ -305,7 +231,7 @@ impl<'a> Logs<'a> {
             if path.until >= stop {
                 // What was seen at that very moment may be in the set behind one that reaches just there.
                 let beyond = |&set: &usize| {
-                    self.found[set].kind == SetKind::Log && self.reach(set).is_some_and(|reach| reach.until > stop)
+                    self.found[set].kind == SetKind::Log && self.range(set).is_some_and(|range| range.until > stop)
                 };
                 let enough = path.sets.iter().position(beyond);
                 path.sets.truncate(enough.map_or(path.sets.len(), |at| at + 1));
@@ -335,7 +261,7 @@ impl<'a> Logs<'a> {
             return Err(self.out_of_range(&asked, "is before", first, last));
         };
         // A gap explains it, if what is asked for is behind it.
-        let later = self.farthest.keys().any(|&log| self.reach(log).is_some_and(|reach| reach.until >= stop));
+        let later = self.farthest.keys().any(|&log| self.range(log).is_some_and(|range| range.until >= stop));
         match self.gap(&path).filter(|_| later) {
             Some(gap) => Err(gap),
             None => Err(self.out_of_range(&asked, "is behind", first, path.until)),
@@ -360,7 +286,7 @@ impl<'a> Logs<'a> {
     /// It has a gap.
     pub fn to(&self, log: usize, bases: &[(usize, Option<usize>)]) -> Result<Path> {
         let at = |&(full, differential): &(usize, Option<usize>)| {
-            self.reach(differential.unwrap_or(full)).map_or(i64::MIN, |reach| reach.at)
+            self.range(differential.unwrap_or(full)).map_or(i64::MIN, |range| range.at)
         };
         let mut bases = bases.to_vec();
         bases.sort_by_key(|base| Reverse(at(base)));
@@ -369,7 +295,7 @@ impl<'a> Logs<'a> {
             let mut path = self.path_through(full, differential, log);
             if let Some(place) = path.sets.iter().position(|&set| set == log) {
                 path.sets.truncate(place + 1);
-                path.until = self.reach(log).map_or(path.until, |reach| reach.until);
+                path.until = self.range(log).map_or(path.until, |range| range.until);
                 return Ok(path);
             }
             if farthest.as_ref().is_none_or(|known| known.until < path.until) {
@@ -393,18 +319,19 @@ impl<'a> Logs<'a> {
         // Backwards from the log set along what each names, to the first that goes on from the base.
         let mut back = vec![log];
         while let Some(&last) = back.last() {
-            let end = self.reach(base).and_then(|reach| reach.last);
-            if end.is_some_and(|end| self.goes_on(base, &end, last)) {
+            let end = self.range(base).and_then(|range| range.last.as_ref());
+            if end.is_some_and(|end| self.goes_on(base, end, last)) {
                 let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
                 sets.extend(back.iter().rev());
-                return Path { sets, until: self.reach(log).map_or(0, |reach| reach.until), doubts: Vec::new() };
+                return Path { sets, until: self.range(log).map_or(0, |range| range.until), doubts: Vec::new() };
             }
             let before = self.farthest.keys().copied().find(|&other| {
                 Some(self.found[other].backup_set_id) == self.found[last].base && !back.contains(&other)
             });
             let joined = before.filter(|&other| {
-                let ends = self.reach(other).and_then(|reach| reach.last);
-                ends.zip(self.reach(last).and_then(|reach| reach.first)).is_some_and(|(one, other)| one.may_be(&other))
+                let ends = self.range(other).and_then(|range| range.last.as_ref());
+                ends.zip(self.range(last).and_then(|range| range.first.as_ref()))
+                    .is_some_and(|(one, other)| one.may_be(other))
             });
             match joined {
                 Some(other) => back.push(other),

@@ -10,11 +10,10 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-pub use log::Reach;
 use log::{Logs, Path};
 pub use protection::check_against;
 
@@ -42,8 +41,8 @@ pub struct FoundSet {
     pub database: Option<String>,
     /// Names of its families without what working names add.
     pub names: Vec<String>,
-    /// Where it begins and ends, once its manifest was asked.
-    pub reach: Option<Reach>,
+    /// Where it begins and ends in the log, once its manifest was asked.
+    pub log_range: Option<LogRange>,
     /// Until when that is, by the store's clock, where the clock of its host was wrong; microseconds since 1970.
     pub until_by_store: Option<i64>,
     /// A key is needed to read it.

@@ -64,7 +64,7 @@ mod tests {
             interrupted: false,
             database: None,
             names: Vec::new(),
-            reach: None,
+            log_range: None,
             until_by_store: None,
             encrypted,
         }

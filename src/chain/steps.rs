@@ -1,10 +1,10 @@
 //! A restore in steps: which sets go on from where a target stands. Pure.
 
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::{Choice, FoundSet, Reach, Sequence, choose, list};
+use super::{Choice, FoundSet, Sequence, choose, list};
 
 /// Where a target stands that is being restored in steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Standing {
     /// When the last set was begun, in microseconds since 1970.
     pub started_at: i64,
     /// Where it stands in the log.
-    pub reach: Option<Reach>,
+    pub log_range: Option<LogRange>,
     /// It, or what was restored below it, was encrypted.
     pub encrypted: bool,
 }
@@ -48,7 +48,7 @@ impl Standing {
             interrupted: false,
             database: self.database.clone(),
             names: Vec::new(),
-            reach: self.reach.clone(),
+            log_range: self.log_range.clone(),
             until_by_store: None,
             encrypted: self.encrypted,
         }
@@ -108,21 +108,25 @@ fn nothing(found: &[FoundSet], standing: &Standing) -> Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use fullbore_core::media::{LogPosition, LogSpan};
+
     use super::*;
-    use crate::chain::log::{FrameSpan, LogPoint};
 
     fn id(number: u128) -> Uuid {
         Uuid::from_u128(number)
     }
 
-    fn point(frame: u32) -> LogPoint {
-        LogPoint { log: 7, frame, checksum: None, file: None }
+    fn point(frame: u32) -> LogPosition {
+        LogPosition { history: vec![7], at: frame.into(), proof: None }
     }
 
     fn set(number: u128, kind: SetKind, base: u128, from: u32, to: u32) -> FoundSet {
         let at = i64::from(to) * 10;
-        let spans =
-            if kind == SetKind::Log { vec![FrameSpan { log: 7, first: from + 1, last: to }] } else { Vec::new() };
+        let spans = if kind == SetKind::Log {
+            vec![LogSpan { history: vec![7], from: from.into(), to: to.into() }]
+        } else {
+            Vec::new()
+        };
         let first = (kind == SetKind::Log).then(|| point(from));
         FoundSet {
             backup_set_id: id(number),
@@ -134,7 +138,7 @@ mod tests {
             interrupted: false,
             database: Some("app".into()),
             names: Vec::new(),
-            reach: Some(Reach { first, last: Some(point(to)), from: at, at, until: at, spans }),
+            log_range: Some(LogRange { first, last: Some(point(to)), from: at, at, until: at, spans }),
             until_by_store: None,
             encrypted: false,
         }
@@ -159,7 +163,7 @@ mod tests {
             logs,
             database: Some("app".into()),
             started_at: last.started_at,
-            reach: last.reach.clone(),
+            log_range: last.log_range.clone(),
             encrypted: last.encrypted,
         }
     }

@@ -14,7 +14,7 @@ fn set(id: u128, kind: SetKind, base: Option<u128>, at: i64) -> FoundSet {
         interrupted: false,
         database: Some("/data/app.db".into()),
         names: vec![format!("{id}.bore")],
-        reach: None,
+        log_range: None,
         until_by_store: None,
         encrypted: false,
     }
@@ -112,19 +112,19 @@ fn nothing_at_all_is_an_error_that_says_so() {
 
 /// Log sets: what follows what.
 mod logs {
+    use fullbore_core::media::{LogPosition, LogSpan};
     use proptest::prelude::*;
 
-    use super::super::log::{FrameSpan, LogPoint};
     use super::*;
 
     /// A place that is where it is for its number alone.
-    fn place(number: i64) -> LogPoint {
-        LogPoint { log: 7, frame: number as u32 * 10, checksum: Some(number as u64), file: None }
+    fn place(number: i64) -> LogPosition {
+        LogPosition { history: vec![7], at: number as u128 * 10, proof: Some(number as u64) }
     }
 
     /// A full that ends at a place, seen at that time.
     fn full_at(id: u128, number: i64) -> FoundSet {
-        let reach = Reach {
+        let range = LogRange {
             first: None,
             last: Some(place(number)),
             from: number,
@@ -132,7 +132,7 @@ mod logs {
             until: number,
             spans: Vec::new(),
         };
-        FoundSet { reach: Some(reach), ..full(id, number) }
+        FoundSet { log_range: Some(range), ..full(id, number) }
     }
 
     fn differential_at(id: u128, of: u128, number: i64) -> FoundSet {
@@ -141,9 +141,9 @@ mod logs {
 
     /// A log set from one place to another, both seen at that time.
     fn log(id: u128, base: u128, from: i64, to: i64) -> FoundSet {
-        let spans = vec![FrameSpan { log: 7, first: place(from).frame + 1, last: place(to).frame }];
-        let reach = Reach { first: Some(place(from)), last: Some(place(to)), from, at: to, until: to, spans };
-        FoundSet { reach: Some(reach), ..set(id, SetKind::Log, Some(base), to) }
+        let spans = vec![LogSpan { history: vec![7], from: place(from).at, to: place(to).at }];
+        let range = LogRange { first: Some(place(from)), last: Some(place(to)), from, at: to, until: to, spans };
+        FoundSet { log_range: Some(range), ..set(id, SetKind::Log, Some(base), to) }
     }
 
     fn stop(at: i64) -> Choice {
@@ -177,15 +177,15 @@ mod logs {
     }
 
     /// A place in a log without a frame, of a database whose file was this one.
-    fn before_the_first_frame(file: Option<u64>) -> LogPoint {
-        LogPoint { log: 0, frame: 0, checksum: None, file }
+    fn before_the_first_frame(file: Option<u64>) -> LogPosition {
+        LogPosition { history: Vec::new(), at: 0, proof: file }
     }
 
     /// A full of a database that was closed, and the log set of the session that came next.
     fn session(id: u128, number: i64, file: Option<u64>) -> [FoundSet; 2] {
         let mut sets = [full_at(id, number), log(id + 1, id, number, number + 5)];
-        sets[0].reach.as_mut().unwrap().last = Some(before_the_first_frame(file));
-        sets[1].reach.as_mut().unwrap().first = Some(before_the_first_frame(file));
+        sets[0].log_range.as_mut().unwrap().last = Some(before_the_first_frame(file));
+        sets[1].log_range.as_mut().unwrap().first = Some(before_the_first_frame(file));
         sets
     }
 
@@ -227,9 +227,9 @@ mod logs {
     fn a_time_at_which_nobody_followed_the_log_is_refused_with_the_times_on_both_sides() {
         let mut found = vec![full_at(1, 10), log(2, 1, 10, 20), full_at(3, 40), log(4, 3, 40, 50)];
         for other in [2, 3] {
-            let reach = found[other].reach.as_mut().unwrap();
-            [&mut reach.first, &mut reach.last].into_iter().flatten().for_each(|point| point.log = 8);
-            reach.spans.iter_mut().for_each(|span| span.log = 8);
+            let range = found[other].log_range.as_mut().unwrap();
+            [&mut range.first, &mut range.last].into_iter().flatten().for_each(|position| position.history = vec![8]);
+            range.spans.iter_mut().for_each(|span| span.history = vec![8]);
         }
         let text = text(&found, &stop(30));
         let sides = [20, 40].map(|time| format!("'{}'", crate::chain::moment::show(time)));
@@ -260,9 +260,9 @@ mod logs {
         // Another log: the full at 30 is in none of the log sets.
         let mut found = vec![full_at(1, 10), full_at(2, 30), differential_at(3, 1, 40), log(4, 3, 40, 50)];
         for moved in [2, 3] {
-            let reach = found[moved].reach.as_mut().unwrap();
-            [&mut reach.first, &mut reach.last].into_iter().flatten().for_each(|point| point.log = 8);
-            reach.spans.iter_mut().for_each(|span| span.log = 8);
+            let range = found[moved].log_range.as_mut().unwrap();
+            [&mut range.first, &mut range.last].into_iter().flatten().for_each(|position| position.history = vec![8]);
+            range.spans.iter_mut().for_each(|span| span.history = vec![8]);
         }
         let latest = Choice { latest: true, ..Choice::default() };
         assert_eq!(choose(&found, &latest).unwrap().sets, [0, 2, 3]);
@@ -284,7 +284,7 @@ mod logs {
 
     #[test]
     fn log_sets_that_do_not_tell_where_they_belong_are_refused() {
-        let found = [full_at(1, 10), FoundSet { reach: None, ..log(2, 1, 10, 20) }];
+        let found = [full_at(1, 10), FoundSet { log_range: None, ..log(2, 1, 10, 20) }];
         assert!(text(&found, &Choice::default()).contains("--key"));
     }
 
@@ -323,19 +323,19 @@ mod logs {
 
     /// What a sequence restores to: every set goes on from where the one before it ended, or holds that place.
     fn walk(found: &[FoundSet], sets: &[usize]) -> (i64, i64) {
-        let reach = |at: usize| found[at].reach.as_ref().unwrap();
+        let range = |at: usize| found[at].log_range.as_ref().unwrap();
         let mut rest = sets.iter().copied();
         let first = rest.next().unwrap();
         assert_eq!(found[first].kind, SetKind::Full);
-        let mut place = reach(first).at;
+        let mut place = range(first).at;
         let mut covered = place;
         for at in rest {
             match found[at].kind {
                 SetKind::Differential => assert_eq!(found[at].base, Some(found[first].backup_set_id)),
-                SetKind::Log => assert!(reach(at).from <= place && place < reach(at).at, "a gap or a set for nothing"),
+                SetKind::Log => assert!(range(at).from <= place && place < range(at).at, "a gap or a set for nothing"),
                 SetKind::Full => panic!("two fulls"),
             }
-            (place, covered) = (reach(at).at, covered.max(reach(at).until));
+            (place, covered) = (range(at).at, covered.max(range(at).until));
         }
         (place, covered)
     }
@@ -343,12 +343,12 @@ mod logs {
     proptest! {
         #[test]
         fn what_is_chosen_has_no_gap_and_reaches_what_was_asked_for((found, stop_at) in world()) {
-            let reach = |set: &FoundSet| set.reach.clone().unwrap();
+            let range = |set: &FoundSet| set.log_range.clone().unwrap();
             // By brute force: a time is reached when a full at or before it leads there through log sets that are all there.
-            let reached = |time: i64| found.iter().filter(|set| set.kind != SetKind::Log && reach(set).at <= time).any(|base| {
-                let mut at = reach(base).at;
+            let reached = |time: i64| found.iter().filter(|set| set.kind != SetKind::Log && range(set).at <= time).any(|base| {
+                let mut at = range(base).at;
                 while at < time {
-                    let on = found.iter().filter(|set| set.kind == SetKind::Log).map(reach).find(|log| log.from <= at && at < log.at);
+                    let on = found.iter().filter(|set| set.kind == SetKind::Log).map(range).find(|log| log.from <= at && at < log.at);
                     match on {
                         Some(log) => at = log.at,
                         None => return false,
@@ -360,14 +360,14 @@ mod logs {
                 Ok(sequence) => {
                     let (_, covered) = walk(&found, &sequence.sets);
                     prop_assert!(covered >= stop_at && reached(stop_at));
-                    prop_assert!(reach(&found[sequence.sets[0]]).at <= stop_at);
+                    prop_assert!(range(&found[sequence.sets[0]]).at <= stop_at);
                 }
                 Err(error) => prop_assert!(!reached(stop_at), "{} {:?}", error, found),
             }
             if let Ok(sequence) = choose(&found, &Choice { latest: true, ..Choice::default() }) {
                 walk(&found, &sequence.sets);
-                let end = reach(&found[*sequence.sets.last().unwrap()]).until;
-                let later = found.iter().any(|set| set.kind == SetKind::Log && reach(set).until > end);
+                let end = range(&found[*sequence.sets.last().unwrap()]).until;
+                let later = found.iter().any(|set| set.kind == SetKind::Log && range(set).until > end);
                 prop_assert!(!later, "a later commit was left out in silence");
             }
         }

@@ -1,6 +1,5 @@
 //! `fullbore backup`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use fullbore::config::Config;
@@ -31,7 +30,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
-    super::refuse_report_in_database(args.shown.report.as_ref(), Path::new(backup::path_of(&request.source)))?;
+    super::refuse_report_in_database(args.shown.report.as_ref(), &request.source)?;
     if let Some(name) = &args.repo {
         let setting = Setting { name, config };
         let wanted = wanted(args.kind);

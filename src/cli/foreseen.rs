@@ -1,11 +1,10 @@
 //! What `estimate` and `advise` share: the job that is foreseen, and how its figures are shown.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use fullbore::config::Config;
-use fullbore::job::backup::path_of;
 use fullbore::job::foresee::{ForeseenReport, GridLine, Request};
 use fullbore::tune::estimate::By;
 use fullbore::units::{self, show_bytes};
@@ -111,7 +110,7 @@ pub fn answer<T: Serialize>(
     told: impl Fn(&T) -> String,
     remarks: impl Fn(&T) -> [&Vec<String>; 2],
 ) -> Result<u8> {
-    super::refuse_report_in_database(job.report.as_ref(), Path::new(path_of(&job.source)))?;
+    super::refuse_report_in_database(job.report.as_ref(), &job.source)?;
     if let Some(ReportTo::File(path)) = &job.report {
         super::check_report_place(path)?;
     }

@@ -1,11 +1,11 @@
 //! `fullbore log follow`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use fullbore::config::Config;
-use fullbore::job::backup::{self, Request};
+use fullbore::job::backup::Request;
 use fullbore::job::log::{self, COMMAND, Following};
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
@@ -95,7 +95,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };
     super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
-    super::refuse_report_in_database(args.shown.report.as_ref(), Path::new(backup::path_of(&args.source)))?;
+    super::refuse_report_in_database(args.shown.report.as_ref(), &args.source)?;
     // The last set is stored when a signal has come already.
     let stores = super::stores(config)?;
     super::with_report(

@@ -34,8 +34,10 @@ use std::sync::atomic::AtomicUsize;
 use clap::Parser;
 use fullbore::config::Config;
 use fullbore::job::Conduct;
+use fullbore::job::backup::is_of_database;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
+use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
 
@@ -225,9 +227,9 @@ fn check_report_place(path: &Path) -> Result<()> {
 }
 
 /// A report must not come to stand where SQLite looks for the pages or the log of the database.
-fn refuse_report_in_database(report: Option<&ReportTo>, database: &Path) -> Result<()> {
+fn refuse_report_in_database(report: Option<&ReportTo>, source: &str) -> Result<()> {
     let Some(ReportTo::File(path)) = report else { return Ok(()) };
-    if !fullbore::job::backup::is_of_database(database, path) {
+    if !is_of_database(&fullbore_engines::identity(source), &Device::file(path)) {
         return Ok(());
     }
     Err(Error::usage(

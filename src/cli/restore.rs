@@ -34,9 +34,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         start_check: args.start_check.then(server),
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
-    if let Into::Sqlite(path) = &request.into {
-        super::refuse_report_in_database(args.shown.report.as_ref(), path)?;
-    }
+    super::refuse_report_in_database(args.shown.report.as_ref(), &args.into)?;
     super::with_report(
         "restore",
         &args.shown,

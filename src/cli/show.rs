@@ -345,7 +345,7 @@ fn in_use(report: &Report) -> String {
 /// Of a server whose files changed while they were read, what was read beyond what was in use at the start.
 fn read_besides(report: &Report) -> Option<String> {
     let more = report.source_bytes.saturating_sub(report.allocated_bytes);
-    let is_server = report.engine.as_deref().is_some_and(|engine| engine != "sqlite");
+    let is_server = report.engine.as_deref().and_then(fullbore_engines::named).is_some_and(|engine| engine.is_server());
     (is_server && more > report.allocated_bytes / 100).then(|| {
         format!(
             "  read {}: {} in use at the start, and {} of redo log and of files that changed meanwhile",
@@ -657,9 +657,10 @@ pub fn files(manifests: &[Manifest]) {
         ));
         line(&format!("  database  {} on {}", value(&manifest.database), value(&manifest.host)));
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
+        let pages = fullbore_engines::pages(&manifest.engine);
         // Without a name: of a file that went while it was copied.
         for stream in manifest.streams.iter().filter(|stream| !stream.name.is_empty()) {
-            let (what, size) = match fullbore_engines::page_size(&manifest.engine, stream) {
+            let (what, size) = match pages.and_then(|pages| pages.page_size(stream)) {
                 Some(page) => ("page", page),
                 None => ("unit", stream.unit),
             };

@@ -108,7 +108,7 @@ pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Rema
 fn summary(found: &Found) -> Result<SetSummary> {
     let header = found.header.clone();
     let label = header.label.clone();
-    let log = found.set.reach.as_ref().filter(|_| header.kind == SetKind::Log);
+    let log = found.set.log_range.as_ref().filter(|_| header.kind == SetKind::Log);
     Ok(SetSummary {
         backup_set_id: header.backup_set_id.to_string(),
         media_set_id: header.media_set_id.to_string(),

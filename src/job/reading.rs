@@ -68,7 +68,7 @@ impl Reading {
         if self.choice.latest || heap.holds_copies() {
             heap.learn_databases(key)?;
         }
-        heap.learn_reaches(key, self.choice.stop_at.is_some())?;
+        heap.learn_log_ranges(key, self.choice.stop_at.is_some())?;
         Ok(heap)
     }
 }
@@ -278,7 +278,8 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     if let Some(setup) = &mut report.setup {
         setup.codec.clone_from(&manifest.codec);
     }
-    report.warnings.extend(fullbore_engines::unreadable_schema(&manifest.position.last.value()));
+    let engine = fullbore_engines::named(&manifest.engine);
+    report.warnings.extend(engine.and_then(|engine| engine.unreadable_schema(&manifest.position.last.value())));
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
     report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));

@@ -17,9 +17,9 @@ use uuid::Uuid;
 use super::media::{self, Look};
 
 /// Which leftovers of other names belong to the database that is backed up now.
-pub(super) struct Ours<'a> {
+pub(super) struct Ours {
     /// The database file.
-    pub database: &'a str,
+    pub database: String,
     /// What its families are called in directories; for media that do not tell their database.
     pub patterns: Vec<glob::Pattern>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Recovered {
 
 /// Puts right what earlier runs have left beside `devices`, and in their directories what is of the same database. A
 /// rehearsal changes nothing, and tells how much room the removal of what was never finished would make.
-pub(super) fn recover(devices: &[Device], ours: &Ours<'_>, rehearsal: bool) -> Result<Recovered> {
+pub(super) fn recover(devices: &[Device], ours: &Ours, rehearsal: bool) -> Result<Recovered> {
     let files = devices.iter().filter_map(|device| match device.place() {
         Place::File(path) => Some(spelled_once(&real_name(path))),
         Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
@@ -96,11 +96,11 @@ fn spelled_once(name: &Path) -> PathBuf {
     real.join(name.file_name().unwrap_or_default())
 }
 
-impl Ours<'_> {
+impl Ours {
     fn own(&self, leftover: &Leftover, scene: &mut Scene) -> bool {
         let header = scene.see(&leftover.path).and_then(|look| look.header.as_ref());
         match header.and_then(|header| header.set.label.as_ref()) {
-            Some(label) => same_file(&label.database, self.database),
+            Some(label) => same_file(&label.database, &self.database),
             None => {
                 let name = leftover.name.file_name().unwrap_or_default().to_string_lossy();
                 self.patterns.iter().any(|pattern| pattern.matches(&name))

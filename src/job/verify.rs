@@ -203,11 +203,13 @@ fn verify_set(
     let manifest = opened.sets[0].manifest();
     manifest.map_or(Ok(()), |manifest| fullbore_engines::check_names(&manifest.engine, &manifest.streams))?;
     let streams = manifest.map(|manifest| manifest.streams.clone()).unwrap_or_default();
+    let engine = fullbore_engines::pages(&found.header.engine);
     // Also of pages that cannot be judged here, and of sets whose damage is in their full.
-    let said = manifest.and_then(|manifest| fullbore_engines::damaged_at_source(&manifest.position.last.value()));
+    let said =
+        manifest.zip(engine).and_then(|(manifest, pages)| pages.damaged_at_source(&manifest.position.last.value()));
     let title = crate::chain::title(&found.set);
     report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore wants --continue-after-error")));
-    let pages = fullbore_engines::page_check(&found.header.engine, &streams);
+    let pages = engine.map(|engine| engine.check(&streams));
     let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);
     let outcome =
         opened.unpack_next(target, conduct).map_err(|error| again.as_ref().unwrap_or(found).naming_copies(error))?;

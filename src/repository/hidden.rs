@@ -71,7 +71,7 @@ impl Repository {
             Some(key @ NameKey(Some(_))) if set.encrypted => {
                 let database = key.token(&set.database);
                 // The times by which log sets are put in order; what a server says there names files and tables.
-                let is_told = set.engine == "sqlite";
+                let is_told = fullbore_engines::named(&set.engine).is_some_and(|engine| !engine.is_server());
                 let mut position = set.position;
                 if !is_told {
                     for part in [&mut position.first, &mut position.checkpoint, &mut position.last] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::{Device, Place};
-use fullbore_core::media::Position;
+use fullbore_core::media::{LogRange, Position};
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::CLAIM;
 use fullbore_core::{Error, Result};
@@ -20,7 +20,7 @@ use super::places::{Strange, strange};
 use super::records::{Entry, RECORD_MAX, list_place};
 use super::task::LEASE;
 use super::times::{DAY, stored_at, verdicts};
-use crate::chain::{CLOCK_TOLERANCE, FoundSet, Reach};
+use crate::chain::{CLOCK_TOLERANCE, FoundSet};
 use crate::job::media::{self, Found};
 use crate::units::on_its_line;
 
@@ -143,7 +143,7 @@ impl StoredSet {
     /// Until when it certainly shows what was committed, by the store's clock where the host's was wrong: when it was begun, or its place in the log was
     /// looked up.
     pub fn shows_until(&self) -> i64 {
-        let looked = self.reach().map(|reach| reach.until.saturating_add(self.clock_error()));
+        let looked = self.log_range().map(|range| range.until.saturating_add(self.clock_error()));
         looked.map_or(self.began_at(), |looked| looked.min(self.began_at()))
     }
 
@@ -165,7 +165,7 @@ impl StoredSet {
             interrupted: false,
             database: Some(record.database.clone()).filter(|name| !name.is_empty()),
             names: record.families.iter().map(|family| family.name.clone()).collect(),
-            reach: self.reach(),
+            log_range: self.log_range(),
             until_by_store: self.until_by_store(),
             encrypted: record.encrypted,
         }
@@ -174,16 +174,16 @@ impl StoredSet {
     /// Until when it reaches in the log, by the store's clock, where the clock of its host was wrong. Times never go back along a chain: so they may be ahead
     /// long after that clock was put right, and nothing is later than when it was stored.
     fn until_by_store(&self) -> Option<i64> {
-        let until = self.reach()?.until;
+        let until = self.log_range()?.until;
         let shifted = until.saturating_add(self.clock_error());
         let known = if shifted > self.stored_at.saturating_add(CLOCK_TOLERANCE) { self.stored_at } else { shifted };
         (known != until).then_some(known)
     }
 
     /// Where it begins and ends in the log, of engines that have log backups.
-    fn reach(&self) -> Option<Reach> {
+    fn log_range(&self) -> Option<LogRange> {
         let record = &self.record;
-        (record.engine == "sqlite").then(|| media::reach(record.kind, &record.position, Some(record.finished_at)))?
+        fullbore_engines::log(&record.engine)?.range(record.kind, &record.position, Some(record.finished_at))
     }
 
     /// Bytes of all its families.

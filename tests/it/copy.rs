@@ -421,7 +421,6 @@ fn a_signal_ends_a_copy_and_leaves_nothing() {
     }
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_full_disk_ends_a_copy_and_leaves_nothing() {
     use crate::small_disk::SmallDisk;

@@ -67,7 +67,6 @@ fn copies(world: &World, backup: &dyn Fn(&str), change: &dyn Fn(u32)) {
     assert_same_directory(world, "--from narrow --from b", "--from a --from b");
 }
 
-#[cfg(feature = "mariadb")]
 #[test]
 fn a_mariadb_server_is_copied_in_other_stripes_and_under_a_key() {
     let world = World::new();
@@ -92,7 +91,6 @@ fn a_mariadb_server_is_copied_in_other_stripes_and_under_a_key() {
     copies(&world, &backup, &change);
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_mysql_server_is_copied_in_other_stripes_and_under_a_key() {
     let world = World::new();

@@ -194,7 +194,6 @@ fn more_places_on_the_second_side_are_all_used() {
     both_restore(&world);
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_side_that_is_full_ends_the_backup_on_both() {
     use crate::small_disk::SmallDisk;

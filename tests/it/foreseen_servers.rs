@@ -34,7 +34,6 @@ fn report(world: &World, line: &str) -> Value {
     world.run(&format!("{line} --password-file password --report json")).done().json()
 }
 
-#[cfg(feature = "mariadb")]
 #[test]
 fn a_mariadb_is_foreseen_and_judged_by_the_disk_of_its_data_directory() {
     for kind in [Kind::Mariadb11, Kind::Mariadb10] {
@@ -57,7 +56,6 @@ fn a_mariadb_is_foreseen_and_judged_by_the_disk_of_its_data_directory() {
     }
 }
 
-#[cfg(feature = "mariadb")]
 #[test]
 fn sizes_of_a_dry_run_an_estimate_and_a_report_agree_and_have_their_names() {
     let (world, server) = calibrated(Kind::Mariadb10);
@@ -83,7 +81,6 @@ fn sizes_of_a_dry_run_an_estimate_and_a_report_agree_and_have_their_names() {
     assert!(shown.text().contains("in use, the rest was never written"), "{shown}");
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_mysql_whose_data_directory_is_here_is_judged_by_its_disk() {
     let (world, server) = calibrated(Kind::Mysql9);

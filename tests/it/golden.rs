@@ -164,7 +164,6 @@ fn what_the_independent_writer_makes_is_verified() {
 }
 
 #[test]
-#[cfg(feature = "mysql")]
 fn open_sets_of_the_independent_writer_are_verified_and_restored() {
     let world = World::new();
     for (directory, key) in [("plain", ""), ("sealed", "--key k.key")] {
@@ -186,7 +185,6 @@ fn open_sets_of_the_independent_writer_are_verified_and_restored() {
 }
 
 /// All files below a directory, with their bytes.
-#[cfg(feature = "mysql")]
 pub fn files_below(root: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
     let (mut found, mut left) = (std::collections::BTreeMap::new(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {

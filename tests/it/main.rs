@@ -15,7 +15,6 @@ mod bench_volumes;
 mod configuration;
 mod copy;
 mod copy_repositories;
-#[cfg(any(feature = "mysql", feature = "mariadb"))]
 mod copy_servers;
 mod copy_stores;
 mod copy_to;
@@ -29,13 +28,10 @@ mod few_threads;
 mod forge;
 mod forged_manifests;
 mod forged_media;
-#[cfg(all(feature = "mariadb", feature = "mysql"))]
 mod forged_open_sets;
-#[cfg(any(feature = "mysql", feature = "mariadb"))]
 mod foreseen_servers;
 mod golden;
 mod golden_log;
-#[cfg(all(feature = "mariadb", feature = "mysql"))]
 mod golden_servers;
 mod heaps;
 mod host_kills;
@@ -51,20 +47,13 @@ mod log_follow;
 mod log_follow_pace;
 mod log_follow_repository;
 mod log_sessions;
-#[cfg(feature = "mariadb")]
 mod lost_pages;
 mod many_sets;
-#[cfg(feature = "mariadb")]
 mod mariadb;
-#[cfg(feature = "mariadb")]
 mod mariadb_refusals;
-#[cfg(feature = "mariadb")]
 mod mariadb_tables;
-#[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "mysql")]
 mod mysql_differential;
-#[cfg(feature = "mysql")]
 mod mysql_other_engines;
 mod mysql_refusals;
 mod newest_point;
@@ -76,7 +65,6 @@ mod pipe;
 mod program;
 mod progress;
 mod prune;
-#[cfg(feature = "mysql")]
 mod proxy;
 mod published_model;
 mod replace;
@@ -93,7 +81,6 @@ mod repository_unwritable;
 mod restore;
 mod restore_resume;
 mod restore_steps;
-#[cfg(all(feature = "mysql", feature = "mariadb"))]
 mod servers_in_repositories;
 mod signals;
 mod slips;
@@ -104,7 +91,6 @@ mod sqlite_sources;
 mod store_answers;
 mod store_lives;
 mod tasks;
-#[cfg(all(feature = "mysql", feature = "mariadb"))]
 mod table;
 mod traced;
 mod verify;

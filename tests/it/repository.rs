@@ -303,7 +303,6 @@ fn assert_restores_all_the_same(world: &World) {
     world.assert_copy();
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_server_goes_into_a_repository_and_its_chain_comes_back() {
     use fullbore_test_servers::{Kind, Options, Server};

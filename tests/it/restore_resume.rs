@@ -309,7 +309,6 @@ fn what_cannot_be_gone_on_with_is_refused() {
     world.assert_no_copy();
 }
 
-#[cfg(feature = "mysql")]
 #[test]
 fn a_disk_that_holds_most_of_it_already_has_room_for_the_rest() {
     let test = "a_disk_that_holds_most_of_it_already_has_room_for_the_rest";

@@ -1,22 +1,17 @@
-//! The databases that fullbore knows, one folder each. [`open`] is the registry: a new engine is a folder and a
+//! The databases that fullbore knows, one folder each. [`ENGINES`] is the registry: a new engine is a folder and a
 //! line in it.
 
-#[cfg(any(feature = "mariadb", feature = "mysql"))]
+pub mod engine;
 pub mod innodb;
-#[cfg(feature = "mariadb")]
 pub mod mariadb;
-#[cfg(feature = "mysql")]
 pub mod mysql;
 pub mod outside;
-#[cfg(feature = "mysql")]
 pub mod single_table;
-#[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(feature = "mysql")]
 pub mod start_check;
-#[cfg(any(feature = "mariadb", feature = "mysql"))]
 mod streams;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,18 +19,9 @@ use fullbore_core::device::without_password;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::source::Source;
-use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 
-/// The URL schemes that [`open`] knows.
-pub const SCHEMES: &[&str] = &[
-    #[cfg(feature = "sqlite")]
-    "sqlite",
-    #[cfg(feature = "mysql")]
-    "mysql",
-    #[cfg(feature = "mariadb")]
-    "mariadb",
-];
+pub use engine::{DirectoryEngine, Engine, Identity, LogEngine, PageCheck, PageEngine, Stems, TextOfTable};
 
 /// What every engine is told when a session starts.
 #[derive(Clone)]
@@ -152,227 +138,94 @@ pub trait Session: Send + Sync {
     }
 }
 
-/// What looks at a set's bytes while it is verified.
-pub trait PageCheck: Target {
-    /// What was damaged already when it was read, each in a sentence for the user; once everything has been given.
-    fn damaged(&self) -> Vec<String>;
+/// The engines, in the order in which messages name them. A new engine is a line here.
+pub static ENGINES: &[&dyn Engine] = &[&sqlite::engine::Sqlite, &mysql::engine::MySql, &mariadb::engine::MariaDb];
+
+/// The engine of that name, if this program knows it.
+pub fn named(engine: &str) -> Option<&'static dyn Engine> {
+    ENGINES.iter().copied().find(|known| known.name() == engine)
 }
 
-/// What looks at the pages of `engine`'s files while a set that restores to `streams` is verified; `None` for an engine that has
-/// no such check.
-pub fn page_check(engine: &str, streams: &[ManifestStream]) -> Option<Box<dyn PageCheck>> {
-    #[cfg(any(feature = "mariadb", feature = "mysql"))]
-    if let Some(dialect) = dialect_of(engine) {
-        return Some(Box::new(innodb::verify::PageVerifier::new(dialect, streams)));
-    }
-    let _ = (engine, streams); // Unused in a build without servers.
-    None
+/// The engine that a URL begins with, if this program knows it.
+pub fn of_url(url: &str) -> Option<&'static dyn Engine> {
+    named(url.split_once(':')?.0)
 }
 
-/// What a backup says of pages that were damaged when it was made (with `--continue-after-error`); `position` is the one of its
-/// manifest. `None` when there were none.
-pub fn damaged_at_source(position: &serde_json::Value) -> Option<String> {
-    #[cfg(any(feature = "mariadb", feature = "mysql"))]
-    return innodb::damage::read(position);
-    #[cfg(not(any(feature = "mariadb", feature = "mysql")))]
-    {
-        let _ = position;
-        None
-    }
+/// What the database that `url` names is called. A URL of no engine is called what stands in it: [`open`] refuses it.
+pub fn identity(url: &str) -> Identity {
+    let unknown = || {
+        let written = url.split_once(':').map_or(url, |(_, rest)| rest).to_owned();
+        Identity { name: written.clone(), written, files: Vec::new() }
+    };
+    of_url(url).map_or_else(unknown, |engine| engine.identity(url))
 }
 
-/// What a backup says of a schema that could not be parsed when it was made (with `--continue-after-error`), for whoever reads the set.
-pub fn unreadable_schema(position: &serde_json::Value) -> Option<String> {
-    let field = |name: &str| position.get(name).and_then(serde_json::Value::as_str);
-    let (why, version) = (field("unreadable_schema")?, field("library_version").unwrap_or_default());
-    // What media say goes to a terminal.
-    let why: String = why.chars().filter(|letter| !letter.is_control()).take(500).collect();
-    let version: String =
-        version.chars().filter(char::is_ascii).filter(|letter| !letter.is_control()).take(20).collect();
-    Some(format!(
-        "SQLite {version} could not read the schema when it was made ({why}): the pages are whole, and only an SQLite that can read the schema opens them"
-    ))
+/// How the names of a database's families begin, by its engine and its name on media.
+pub fn stems(engine: &str, name: &str) -> Stems {
+    let unknown = || Stems::new(name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-"), "");
+    named(engine).map_or_else(unknown, |engine| engine.stems(name))
 }
 
-/// Bytes of one page of a file of `engine`; `None` of a file without pages.
-pub fn page_size(engine: &str, stream: &ManifestStream) -> Option<u32> {
-    #[cfg(any(feature = "mariadb", feature = "mysql"))]
-    if let Some(dialect) = dialect_of(engine) {
-        return innodb::verify::format_of(dialect, stream).map(|format| format.physical_size());
-    }
-    let _ = (engine, stream); // Unused in a build without servers.
-    None
+/// The log backups of an engine, if it is known and has any.
+pub fn log(engine: &str) -> Option<&'static dyn LogEngine> {
+    named(engine)?.log()
 }
 
-#[cfg(any(feature = "mariadb", feature = "mysql"))]
-fn dialect_of(engine: &str) -> Option<innodb::Dialect> {
-    match engine {
-        "mysql" => Some(innodb::Dialect::MySql),
-        "mariadb" => Some(innodb::Dialect::MariaDb),
-        _ => None,
-    }
+/// The pages of an engine, if it is known and they can be checked.
+pub fn pages(engine: &str) -> Option<&'static dyn PageEngine> {
+    named(engine)?.pages()
+}
+
+/// The directories that a server of an engine starts on.
+///
+/// # Errors
+/// The engine is not known, or its files are in no directory.
+pub fn directory(engine: &str) -> Result<&'static dyn DirectoryEngine> {
+    named(engine).and_then(|engine| engine.directory()).ok_or_else(|| {
+        Error::refused(
+            "media set",
+            format!("it is a backup of `{engine}`, which this version cannot restore into a directory"),
+            "use a newer fullbore",
+        )
+    })
 }
 
 /// Opens a session on the database that `url` names: `sqlite:PATH`, `mysql://…`, `mariadb://…`.
-pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
-    let known = SCHEMES.iter().map(|scheme| format!("{scheme}:…")).collect::<Vec<_>>().join(", ");
-    let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::usage(
-            without_password(url),
-            "this is not a database URL",
-            format!("write the engine before it: {known}"),
-        ));
-    };
-    if options.include_other_engines && scheme != "mysql" {
-        let why = "only a backup of a MySQL stores tables of other engines as SQL text";
-        return Err(Error::usage("--include-other-engines", why, "leave it out"));
-    }
-    if options.accept_left_out && scheme != "mariadb" {
-        let why = "it is about a MariaDB whose files are copied";
-        return Err(Error::usage("--accept-left-out", why, "leave it out"));
-    }
-    if options.keep_free_pages && scheme != "sqlite" {
-        let why = "only a backup of an SQLite database leaves free pages out by its free-list";
-        return Err(Error::usage("--keep-free-pages", why, "leave it out"));
-    }
-    #[cfg(feature = "sqlite")]
-    if scheme == "sqlite" {
-        return Ok(Box::new(sqlite::Snapshot::open(sqlite_path(url, rest)?, options)?));
-    }
-    #[cfg(feature = "mysql")]
-    if scheme == "mysql" {
-        return Ok(Box::new(mysql::session::CloneSession::open(url, options)?));
-    }
-    #[cfg(feature = "mariadb")]
-    if scheme == "mariadb" {
-        return Ok(Box::new(mariadb::session::MariadbSession::open(url, options)?));
-    }
-    let _ = (rest, options); // Unused in a build without engines.
-    Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), format!("known are: {known}")))
-}
-
-/// Marks an empty directory as a copy of `engine`'s files that is not complete: no server starts on it.
 ///
 /// # Errors
-/// The directory cannot be written, or the engine's files are of no directory.
-pub fn begin_directory(engine: &str, directory: &std::path::Path) -> Result<()> {
-    #[cfg(feature = "mysql")]
-    if engine == "mysql" {
-        return mysql::restore::begin(directory);
+/// The URL names no engine, a flag is for another engine, or the engine refuses.
+pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
+    let known = || ENGINES.iter().map(|engine| format!("{}:…", engine.name())).collect::<Vec<_>>().join(", ");
+    let Some((scheme, _)) = url.split_once(':') else {
+        let hint = format!("write the engine before it: {}", known());
+        return Err(Error::usage(without_password(url), "this is not a database URL", hint));
+    };
+    let Some(engine) = named(scheme) else {
+        let hint = format!("known are: {}", known());
+        return Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), hint));
+    };
+    let others = ENGINES.iter().filter(|other| other.name() != scheme);
+    if let Some((flag, why)) = others.filter_map(|other| other.own_flag(options)).next() {
+        return Err(Error::usage(flag, why, "leave it out"));
     }
-    #[cfg(feature = "mariadb")]
-    if engine == "mariadb" {
-        return mariadb::restore::begin(directory);
-    }
-    let _ = directory; // Unused in a build without servers.
-    Err(unknown_files(engine))
+    engine.open(url, options)
 }
 
-/// True for what [`begin_directory`] puts into a directory to keep servers from it.
-pub fn is_mark(name: &std::ffi::OsStr) -> bool {
-    #[cfg(feature = "mysql")]
-    if name == mysql::restore::MARKS {
-        return true;
-    }
-    #[cfg(feature = "mariadb")]
-    if name == mariadb::restore::IN_PROGRESS {
-        return true;
-    }
-    let _ = name; // Unused in a build without servers.
-    false
+/// True for what an engine puts into a directory to keep servers from it while a restore is not complete.
+pub fn is_mark(name: &OsStr) -> bool {
+    ENGINES.iter().filter_map(|engine| engine.directory()).any(|directory| name == directory.mark())
 }
 
-/// Refuses a set that has a file under a name that [`begin_directory`] needs.
+/// Refuses a set of an engine with directories that has a file under the name of such a mark.
 ///
 /// # Errors
 /// It names that file.
 pub fn check_names(engine: &str, streams: &[ManifestStream]) -> Result<()> {
-    let first = |stream: &ManifestStream| stream.name.split('/').next().is_some_and(|part| is_mark(part.as_ref()));
-    let is_of_a_server = matches!(engine, "mysql" | "mariadb");
-    let Some(stream) = streams.iter().find(|stream| is_of_a_server && first(stream)) else { return Ok(()) };
+    let first = |stream: &&ManifestStream| stream.name.split('/').next().is_some_and(|part| is_mark(part.as_ref()));
+    let has_directory = named(engine).is_some_and(|engine| engine.directory().is_some());
+    let Some(stream) = streams.iter().find(first).filter(|_| has_directory) else { return Ok(()) };
     let why = format!("its manifest names a file `{}`, which marks a restore that is not complete", stream.name);
     Err(Error::incomplete("media set", why, "use another set: fullbore has not written this one as it is"))
-}
-
-/// Makes a directory, whose files are all there and durable, one that a server starts on. `position` is the one of the backup's manifest.
-///
-/// # Errors
-/// As [`begin_directory`].
-pub fn finish_directory(engine: &str, directory: &std::path::Path, position: &serde_json::Value) -> Result<()> {
-    #[cfg(feature = "mysql")]
-    if engine == "mysql" {
-        return mysql::restore::finish(directory, position);
-    }
-    #[cfg(feature = "mariadb")]
-    if engine == "mariadb" {
-        return mariadb::restore::finish(directory);
-    }
-    let _ = (directory, position); // Unused in a build without servers.
-    Err(unknown_files(engine))
-}
-
-/// What has to be done once a server runs on a restored directory, if no start check has done it.
-pub fn after_a_start(engine: &str, position: &serde_json::Value) -> Option<String> {
-    #[cfg(feature = "mysql")]
-    if engine == "mysql" && !mysql::restore::is_emptied(position) {
-        return Some(
-            "once the server runs, make tables of MyISAM and CSV that were not stored empty by TRUNCATE TABLE, mysql.general_log and \
-             mysql.slow_log among them: one has a backtick in its name, with which the server cannot do it"
-                .into(),
-        );
-    }
-    let _ = (engine, position); // Unused in a build without servers.
-    None
-}
-
-/// A table that a restored directory holds as SQL text only, until somebody loads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextOfTable {
-    /// Its path below the directory.
-    pub path: String,
-    /// Bytes of its longest statement: less than the server's `max_allowed_packet` must be.
-    pub longest_statement: u64,
-    /// Whether the server forgets its rows whenever it stops.
-    pub in_memory: bool,
-}
-
-/// The tables among `streams` that are texts.
-pub fn texts_of_tables(engine: &str, streams: &[ManifestStream]) -> Vec<TextOfTable> {
-    #[cfg(feature = "mysql")]
-    if engine == "mysql" {
-        let text = |text: mysql::logical::load::TableText| TextOfTable {
-            in_memory: text.table.is_in_memory(),
-            path: text.path,
-            longest_statement: text.longest,
-        };
-        return mysql::logical::load::texts(streams).into_iter().map(text).collect();
-    }
-    let _ = (engine, streams); // Unused in a build without servers.
-    Vec::new()
-}
-
-fn unknown_files(engine: &str) -> Error {
-    Error::refused(
-        "media set",
-        format!("it is a backup of `{engine}`, which this version cannot restore into a directory"),
-        "use a newer fullbore, or one that was built with this engine",
-    )
-}
-
-/// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.
-#[cfg(feature = "sqlite")]
-fn sqlite_path<'a>(url: &str, rest: &'a str) -> Result<&'a std::path::Path> {
-    if rest.is_empty() {
-        return Err(Error::usage(url, "the path is missing", "write sqlite:PATH"));
-    }
-    if rest.starts_with("//") && !rest.starts_with("///") {
-        return Err(Error::usage(
-            without_password(url),
-            "an SQLite database has no host",
-            "write sqlite:PATH or sqlite:///absolute/path",
-        ));
-    }
-    Ok(std::path::Path::new(rest))
 }
 
 #[cfg(test)]
@@ -390,5 +243,30 @@ mod tests {
         for url in ["sqlite:", "sqlite://host/x"] {
             assert_eq!(open(url, &Options::default()).err().unwrap().verdict().exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn each_database_has_a_name_and_each_stem_begins_with_a_letter_or_a_digit() {
+        for (url, name, stem) in [
+            ("mariadb://backup@/?socket=/tmp/a/s.sock", "/tmp/a/s.sock", "mariadb-tmp-a-s.sock"),
+            ("mysql://u@db1:3306/shop?ssl-mode=required", "db1:3306", "db1-3306"),
+            ("mysql://u@[::1]:3306", "[::1]:3306", "mysql-1--3306"),
+            ("mysql://", "localhost", "localhost"),
+            ("sqlite:-x.db", "-x.db", "x"),
+            ("sqlite:/a/app.db", "/a/app.db", "app"),
+            ("sqlite:--.db", "--.db", "database"),
+            ("sqlite:été.db", "été.db", "été"),
+        ] {
+            let engine = of_url(url).unwrap();
+            assert_eq!((engine.identity(url).name, engine.stems(name).now), (name.into(), stem.into()), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_database_in_a_file_owns_what_sqlite_keeps_beside_it_and_a_server_owns_no_file_here() {
+        let files = identity("sqlite:/a/app.db").files;
+        let names: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+        assert_eq!(names, ["/a/app.db", "/a/app.db-wal", "/a/app.db-shm", "/a/app.db-journal"]);
+        assert!(identity("mysql://u@db1").files.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
 use super::super::media;
-use super::{Request, database_of};
+use super::Request;
 use crate::chain;
 
 /// Fulls that may be what a differential is made against, newest first.
@@ -76,14 +76,14 @@ fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
         return Some(format!("of another engine, {}", manifest.engine));
     }
     // Of a server the session knows better than its name: it has many.
-    if !is_server(&request.source) && manifest.database != database_of(&request.source) {
+    if !is_server(&request.source) && manifest.database != fullbore_engines::identity(&request.source).name {
         return Some(format!("of another database, `{}`", manifest.database));
     }
     manifest.copy_only.then(|| "taken with --copy-only".to_owned())
 }
 
 fn is_server(source: &str) -> bool {
-    source.split_once(':').is_some_and(|(scheme, rest)| scheme != "sqlite" && rest.starts_with("//"))
+    fullbore_engines::of_url(source).is_some_and(|engine| engine.is_server())
 }
 
 impl Candidates {

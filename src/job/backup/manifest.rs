@@ -12,7 +12,7 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
-use super::{Prepared, Request, database_of};
+use super::{Prepared, Request};
 
 /// The streams, as the header has them.
 pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec<StreamRecord> {
@@ -49,7 +49,7 @@ pub(super) fn manifest(
         engine: set.engine.clone(),
         engine_version: facts.library,
         host: crate::job::host(),
-        database: database_of(&request.source),
+        database: fullbore_engines::identity(&request.source).name,
         kind: set.kind,
         copy_only: request.copy_only,
         media_set_id: set.media_set_id,

@@ -4,6 +4,7 @@ use fullbore_core::device::Device;
 use fullbore_core::plan::Plan;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
+use fullbore_engines::Identity;
 use uuid::Uuid;
 
 use super::{Raised, Request, sinks, stripes};
@@ -64,12 +65,12 @@ impl Request {
 pub(super) fn devices(
     request: &Request,
     stripes: usize,
-    path: &str,
+    database: &Identity,
     media_set_id: Uuid,
     (first, stores): (&[Device], &Stores),
 ) -> Result<Vec<Device>> {
     let Some(mirrored) = request.mirrored() else { return Ok(Vec::new()) };
-    let devices = sinks::devices(&mirrored, Some(stripes), path, media_set_id)?;
+    let devices = sinks::devices(&mirrored, Some(stripes), database, media_set_id)?;
     let taken = |device: &&Device| {
         let identity = device.identity();
         let elsewhere = request.mirror.as_ref().is_some_and(|mirror| mirror.stores.differ_from(stores));

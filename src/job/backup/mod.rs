@@ -10,7 +10,7 @@ pub(super) mod sinks;
 pub(super) mod stripes;
 mod within;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ use uuid::Uuid;
 pub(super) use base::about_base;
 pub use mirror::Mirror;
 pub(super) use planned::encrypted_to;
+pub use sinks::is_of_database;
 use stripes::Raised;
 
 use super::{Conduct, estimate, exclusive, limit, log};
@@ -164,10 +165,8 @@ pub fn run_within(
     report.kind = Some(request.kind.to_string());
     report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
-    let path = path_of(&request.source);
-    let identity =
-        // A server is one, whatever account and options it is asked with.
-        std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
+    // A server is one, whatever account and options it is asked with.
+    let identity = fullbore_engines::identity(&request.source).name;
     let plan = checked_plan(request, conduct, report)?;
     // Beside a full a log may be backed up, but only by one.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
@@ -234,33 +233,6 @@ pub(super) fn write(
     report.limit = raw.map(|raw| limit::limit_of(&raw, read, report.stored_bytes, speed));
     let unread = session.facts().free_bytes + session.besides().hole_bytes;
     within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest, unread)).transpose()
-}
-
-/// What a database is called on its media: its path, or the server without the account.
-pub fn path_of(source: &str) -> &str {
-    let rest = source.split_once(':').map_or(source, |(_, path)| path);
-    match rest.strip_prefix("//").filter(|_| !source.starts_with("sqlite:")) {
-        Some(server) => {
-            let (place, query) = server.split_once('?').unwrap_or((server, ""));
-            let place = place.split('/').next().unwrap_or(place);
-            let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
-            let socket = query.split('&').find_map(|option| option.strip_prefix("socket="));
-            // A server on this machine, by its socket.
-            if host.is_empty() { socket.unwrap_or("localhost") } else { host }
-        }
-        None => rest,
-    }
-}
-
-/// What the database is called on its media: its real path, so that it has one name whatever was typed, and two of them have two.
-pub fn database_of(source: &str) -> String {
-    let path = path_of(source);
-    std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
-}
-
-/// True for the file of the database at `path`, and for those that SQLite keeps beside it: they are nobody else's to write.
-pub fn is_of_database(path: &Path, file: &Path) -> bool {
-    sinks::is_of_database(path, &Device::file(file))
 }
 
 /// The plan, once its memory is known to be there.
@@ -345,21 +317,20 @@ fn prepare(
 ) -> Result<Prepared> {
     let source = session.source();
     report.is_of_database_at(session.database_at());
-    let path = path_of(&request.source);
+    let database = fullbore_engines::identity(&request.source);
     let media_set_id = Uuid::now_v7();
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
     let plan = fitting_plan(request, request.families(), whole, conduct, report)?;
-    let devices = sinks::devices(request, Some(plan.stripes), path, media_set_id)?;
-    let mirrors = mirror::devices(request, plan.stripes, path, media_set_id, (&devices, &conduct.stores))?;
+    let devices = sinks::devices(request, Some(plan.stripes), &database, media_set_id)?;
+    let mirrors = mirror::devices(request, plan.stripes, &database, media_set_id, (&devices, &conduct.stores))?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
-    let database = database_of(&request.source);
-    let label = Label { name: request.name.clone(), description: request.description.clone(), database };
+    let label = Label { name: request.name.clone(), description: request.description.clone(), database: database.name };
     let set = SetHeader {
         media_set_id,
         backup_set_id: Uuid::now_v7(),

@@ -1,42 +1,43 @@
 //! Where the families go: their devices and sinks, and what may not be overwritten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use fullbore_core::device::{Device, Identity, Place};
+use fullbore_core::device::{Device, Place};
 use fullbore_core::media::{FamilyHeader, SetKind};
 use fullbore_core::sink::{self, MirrorSink, Sink};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result, threads};
+use fullbore_engines::{Identity, Stems};
 use uuid::Uuid;
 
 use super::super::estimate;
 use super::super::media;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
-use super::{Prepared, Request, path_of};
+use super::{Prepared, Request};
 use crate::report::Report;
 
 /// The devices of all families.
 pub(super) fn devices(
     request: &Request,
     stripes: Option<usize>,
-    path: &str,
+    database: &Identity,
     media_set_id: Uuid,
 ) -> Result<Vec<Device>> {
     let (set_id, started) = (media_set_id.to_string(), jiff::Timestamp::now());
-    let made = |database: &str| {
-        let fields = NameFields { database, kind: request.kind, started, set_id: &set_id };
+    let made = |stem: &str| {
+        let fields = NameFields { database: stem, kind: request.kind, started, set_id: &set_id };
         names::devices(&request.to, stripes, template(request), &fields)
     };
-    let devices = made(&stem_for(request, path, made)?)?;
-    refuse_the_source(&devices, path)?;
+    let devices = made(&stem_for(request, database, made)?)?;
+    refuse_the_source(&devices, database)?;
     Ok(devices)
 }
 
 /// A backup must not be written over the database or its side files.
-fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
-    match devices.iter().find(|device| is_of_database(Path::new(path), device)) {
+fn refuse_the_source(devices: &[Device], database: &Identity) -> Result<()> {
+    match devices.iter().find(|device| is_of_database(database, device)) {
         Some(device) => Err(Error::usage(
             device.to_string(),
             "is the database itself, or a file that belongs to it",
@@ -46,60 +47,36 @@ fn refuse_the_source(devices: &[Device], path: &str) -> Result<()> {
     }
 }
 
-/// The database at `path`, or a side file of it; either need not exist.
-pub(super) fn is_of_database(path: &Path, device: &Device) -> bool {
-    let Some(Identity::Path(database)) = Device::file(path).identity() else { return false };
-    ["", "-wal", "-shm", "-journal"].iter().any(|end| {
-        let mut name = database.clone().into_os_string();
-        name.push(end);
-        let side = Device::file(name).identity();
-        side.is_some() && side == device.identity()
-    })
-}
-
-/// The name of the database in the names of its families. It begins with a letter or a digit: programs take `-x.bore` for an option.
-pub(in crate::job) fn stem_of(source: &str, path: &str) -> String {
-    let stem = earlier_stem_of(source, path);
-    let rest = stem.trim_start_matches(|letter: char| !letter.is_alphanumeric());
-    match source.split_once(':') {
-        _ if rest.is_empty() => "database".into(),
-        _ if rest.len() == stem.len() => stem,
-        // A server by its socket.
-        Some((engine, _)) if engine != "sqlite" => format!("{engine}-{rest}"),
-        _ => rest.to_owned(),
-    }
-}
-
-/// What earlier versions called it, as families in the same places may be called.
-fn earlier_stem_of(source: &str, path: &str) -> String {
-    if !source.starts_with("sqlite:") {
-        // A server: its host and port, of letters that every file system takes.
-        return path.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
-    }
-    let stem = Path::new(path).file_stem();
-    stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned())
+/// True for the database itself and for what belongs to it; none of these files need exist.
+pub fn is_of_database(database: &Identity, device: &Device) -> bool {
+    let is_it = |file: &PathBuf| Device::file(file.clone()).identity().is_some_and(|it| Some(it) == device.identity());
+    database.files.iter().any(is_it)
 }
 
 /// What `template` makes of the database at any time, now and in earlier versions.
-pub(in crate::job) fn patterns(template: &str, source: &str, path: &str) -> Vec<glob::Pattern> {
-    let (now, before) = (stem_of(source, path), earlier_stem_of(source, path));
-    let mut patterns = names::patterns(template, &now);
-    if now != before {
-        patterns.extend(names::patterns(template, &before));
+pub(in crate::job) fn patterns(template: &str, stems: &Stems) -> Vec<glob::Pattern> {
+    let mut patterns = names::patterns(template, &stems.now);
+    if stems.now != stems.earlier {
+        patterns.extend(names::patterns(template, &stems.earlier));
     }
     patterns
 }
 
 /// The stem for this run: with `--init` that of an earlier version, where its families stand under their names: they are what is replaced.
-fn stem_for(request: &Request, path: &str, made: impl Fn(&str) -> Result<Vec<Device>>) -> Result<String> {
-    let (now, before) = (stem_of(&request.source, path), earlier_stem_of(&request.source, path));
-    if request.init && now != before {
+fn stem_for(request: &Request, database: &Identity, made: impl Fn(&str) -> Result<Vec<Device>>) -> Result<String> {
+    let Stems { now, earlier } = stems_of(request, database);
+    if request.init && now != earlier {
         let stands = |device: &Device| matches!(device.place(), Place::File(path) if path.exists());
-        if made(&before)?.iter().any(stands) && !made(&now)?.iter().any(stands) {
-            return Ok(before);
+        if made(&earlier)?.iter().any(stands) && !made(&now)?.iter().any(stands) {
+            return Ok(earlier);
         }
     }
     Ok(now)
+}
+
+fn stems_of(request: &Request, database: &Identity) -> Stems {
+    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
+    fullbore_engines::stems(engine, &database.written)
 }
 
 fn template(request: &Request) -> &str {
@@ -107,11 +84,11 @@ fn template(request: &Request) -> &str {
 }
 
 /// How recovery knows what earlier backups of this database have left under other names.
-fn ours(request: &Request) -> Ours<'_> {
-    let database = path_of(&request.source);
+fn ours(request: &Request) -> Ours {
+    let database = fullbore_engines::identity(&request.source);
     let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
-    let patterns = if made { patterns(template(request), &request.source, database) } else { Vec::new() };
-    Ours { database, patterns }
+    let patterns = if made { patterns(template(request), &stems_of(request, &database)) } else { Vec::new() };
+    Ours { database: database.written, patterns }
 }
 
 /// A family that `--init` is to replace.
@@ -286,20 +263,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stem_begins_with_a_letter_or_a_digit_and_those_of_before_are_still_known() {
-        for (source, path, stem) in [
-            ("mariadb://backup@/?socket=/tmp/a/s.sock", "/tmp/a/s.sock", "mariadb-tmp-a-s.sock"),
-            ("mysql://u@db1:3306", "db1:3306", "db1-3306"),
-            ("mysql://u@[::1]:3306", "[::1]:3306", "mysql-1--3306"),
-            ("sqlite:-x.db", "-x.db", "x"),
-            ("sqlite:/a/app.db", "/a/app.db", "app"),
-            ("sqlite:--.db", "--.db", "database"),
-            ("sqlite:été.db", "été.db", "été"),
-        ] {
-            assert_eq!(stem_of(source, path), stem);
-        }
+    fn families_of_both_names_of_a_server_are_known() {
         let fits = |name: &str| {
-            let known = patterns(DEFAULT_TEMPLATE, "mariadb://b@/?socket=/tmp/s.sock", "/tmp/s.sock");
+            let known = patterns(DEFAULT_TEMPLATE, &fullbore_engines::stems("mariadb", "/tmp/s.sock"));
             known.iter().any(|pattern| pattern.matches(name))
         };
         for start in ["-tmp-s.sock", "mariadb-tmp-s.sock"] {

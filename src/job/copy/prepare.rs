@@ -22,8 +22,8 @@ use crate::job::{Conduct, estimate, media, memory, reading};
 use crate::report::{PoolReport, Report};
 use crate::tune::verdict::{Copying, Setup};
 
-/// Writes in flight for each family.
-pub(super) const QUEUE_DEPTH: usize = 4;
+/// Writes in flight for each family, where memory is not short.
+const QUEUE_DEPTH: usize = 4;
 /// What a family needs besides its blocks.
 const FAMILY_OVERHEAD: u64 = 256 << 10;
 
@@ -51,25 +51,27 @@ pub(super) struct CopyPlan {
     pub reading: UnpackPlan,
     /// Those that are written from, where blocks are made anew.
     pub output_buffers: usize,
+    /// Writes in flight for each family of the copy.
+    pub queue_depth: usize,
 }
 
 impl CopyPlan {
-    /// Of a set that is copied this way.
+    /// Of a set that is copied this way, with so many writes in flight for each family.
     ///
     /// # Errors
     /// A knob out of its bounds.
-    fn new(knobs: &Knobs, found: &media::Found, way: &Way) -> Result<Self> {
+    fn new(knobs: &Knobs, found: &media::Found, way: &Way, queue_depth: usize) -> Result<Self> {
         let families = usize::from(found.families);
         let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size)?;
         let output_buffers = match way {
             Way::AsItIs => {
                 // What is read is what is written: it comes home later.
-                reading.input_buffers += families * QUEUE_DEPTH;
+                reading.input_buffers += families * queue_depth;
                 0
             }
-            Way::Anew { stripes, .. } => stripes * (1 + QUEUE_DEPTH) + 2 * reading.workers,
+            Way::Anew { stripes, .. } => stripes * (1 + queue_depth) + 2 * reading.workers,
         };
-        Ok(Self { reading, output_buffers })
+        Ok(Self { reading, output_buffers, queue_depth })
     }
 
     /// The plan, once its memory is known to be there; a smaller one where there is not enough, and nobody asked for so many buffers. Says what it takes.
@@ -84,12 +86,12 @@ impl CopyPlan {
         report: &mut Report,
     ) -> Result<Self> {
         let knobs = &request.reading.knobs;
-        let usual = Self::new(knobs, found, way)?;
+        let usual = Self::new(knobs, found, way, QUEUE_DEPTH)?;
         let each = (found.stored_bytes / way.families(found) as u64).saturating_add(FAMILY_OVERHEAD);
         let claim = |plan: &Self, report: &mut Report| plan.claim(request, (found, way), each, conduct, report);
         let Err(too_large) = claim(&usual, report) else { return Ok(usual) };
         for smaller in reading::smaller(knobs, &usual.reading, found.families.into()) {
-            let plan = Self::new(&smaller, found, way)?;
+            let plan = Self::new(&smaller, found, way, 1)?;
             if claim(&plan, report).is_ok() {
                 let of = |plan: &Self| (plan.reading.buffer_count() + plan.output_buffers, plan.reading.workers);
                 report.note_smaller_plan(of(&plan), of(&usual));
@@ -164,10 +166,9 @@ impl One<'_> {
         }
         // Also where all of it stands: what a killed copy has left beside it goes with this run.
         let database = self.database(set.manifest());
-        let source = format!("{}:{database}", self.found.header.engine);
-        let patterns = sinks::patterns(self.template(), &source, &database);
-        let recovered =
-            recover::recover(&prepared.devices, &Ours { database: &database, patterns }, self.request.dry_run)?;
+        let stems = fullbore_engines::stems(&self.found.header.engine, &database);
+        let patterns = sinks::patterns(self.template(), &stems);
+        let recovered = recover::recover(&prepared.devices, &Ours { database, patterns }, self.request.dry_run)?;
         report.notes.extend(recovered.notes);
         if !prepared.stands() {
             let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);
@@ -195,7 +196,8 @@ impl One<'_> {
             Way::AsItIs => (false, None),
             Way::Anew { compression, .. } => (true, *compression),
         };
-        let setup = Setup::of_copy(&plan.reading, usize::from(self.found.families), (plan.output_buffers, QUEUE_DEPTH));
+        let setup =
+            Setup::of_copy(&plan.reading, usize::from(self.found.families), (plan.output_buffers, plan.queue_depth));
         let sealed = set.is_sealed();
         Some(Setup {
             codec: match packs {
@@ -230,7 +232,7 @@ impl One<'_> {
         let database = self.database(manifest);
         match &database[..] {
             "" => "database".to_owned(),
-            database => sinks::stem_of(&format!("{}:{database}", self.found.header.engine), database),
+            database => fullbore_engines::stems(&self.found.header.engine, database).now,
         }
     }
 

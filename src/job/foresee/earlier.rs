@@ -6,9 +6,9 @@ use fullbore_core::Result;
 use fullbore_core::device::{Device, Place};
 use fullbore_core::store::Stores;
 
+use super::Request;
 use super::candidates::{self, Shape};
 use super::sample::Source;
-use super::{Request, backup};
 use crate::catalog::Catalog;
 use crate::repository::format::SetRecord;
 use crate::tune::estimate::{Factor, Observed, learn};
@@ -35,7 +35,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
         return Ok(Factor::untried());
     }
     let (catalog, _) = Catalog::open(&request.catalog)?;
-    let records = catalog.of_database(&backup::database_of(&request.source))?;
+    let records = catalog.of_database(&fullbore_engines::identity(&request.source).name)?;
     let to: BTreeSet<Medium> =
         request.to.iter().map(|device| medium(Whereabouts::of(device).name().unwrap_or_default())).collect();
     let here = crate::job::host();

@@ -20,7 +20,7 @@ pub use advice::{Advice, advise};
 pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
 
 use super::names::check_families;
-use super::{Conduct, backup, memory};
+use super::{Conduct, memory};
 use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Steps, estimate};
 use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way};
 use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
@@ -150,7 +150,11 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
     if source.plain_bytes == 0 {
         let hint = "give the size that it will have with --size";
-        return Err(Error::usage(backup::database_of(&request.source), "is empty: there is nothing to foresee", hint));
+        return Err(Error::usage(
+            fullbore_engines::identity(&request.source).name,
+            "is empty: there is nothing to foresee",
+            hint,
+        ));
     }
     Ok(source)
 }

@@ -4,7 +4,6 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 
 use super::{Ground, Request};
-use crate::job::backup;
 use crate::tune::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
 use crate::tune::model::Interval;
 use crate::tune::profile::Profile;
@@ -225,7 +224,7 @@ fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<
     let Some((steps, rate)) = request.cutover else { return Ok(None) };
     let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
         let hint = ground.notes.first().cloned().unwrap_or_else(|| "fullbore calibrate".into());
-        let name = backup::database_of(&request.source);
+        let name = fullbore_engines::identity(&request.source).name;
         return Err(Error::usage(
             "--plan",
             format!("the profile does not know how {name} is backed up and restored"),

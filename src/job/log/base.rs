@@ -96,10 +96,10 @@ fn none(why: String) -> Error {
 
 /// Where the log goes on behind a set; or why it cannot.
 fn end_of(manifest: &Manifest, request: &backup::Request) -> Result<End, String> {
-    if manifest.engine != "sqlite" {
+    if fullbore_engines::of_url(&request.source).is_none_or(|engine| engine.name() != manifest.engine) {
         return Err(format!("of another engine, {}", manifest.engine));
     }
-    let database = backup::database_of(&request.source);
+    let database = fullbore_engines::identity(&request.source).name;
     if manifest.database != database {
         return Err(format!("of another database, `{}`", manifest.database));
     }

@@ -113,25 +113,24 @@ pub(in crate::job) fn follow_into(
 ) -> Result<()> {
     let begun = Instant::now();
     report.kind = Some(SetKind::Log.to_string());
-    report.engine = Some("sqlite".into());
+    report.engine = fullbore_engines::of_url(&request.backup.source).map(|engine| engine.name().to_owned());
     report.database = Some(without_password(&request.backup.source));
     let path = database(&request.backup)?;
     refuse_single_places(request)?;
     let name = without_password(&request.backup.source);
-    let identity =
-        std::fs::canonicalize(path).map_or_else(|_| path.display().to_string(), |path| path.display().to_string());
+    let identity = fullbore_engines::identity(&request.backup.source).name;
     let _exclusive = exclusive::take(&name, &format!("{identity}#log"), request.backup.wait, conduct)?;
     let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
     let options = backup::options(&request.backup, plan.readers, &halt);
-    let follower = conduct.heeded(&halt, || Follower::open(path, &options))?;
+    let follower = conduct.heeded(&halt, || Follower::open(&path, &options))?;
     let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
     let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
     let backup = backup::Request { kind: SetKind::Log, name_template: template, ..request.backup.clone() };
     let mut run = Run {
         request,
         backup,
-        path,
+        path: &path,
         follower,
         identity,
         base: Uuid::nil(),

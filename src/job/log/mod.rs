@@ -4,7 +4,7 @@ mod base;
 mod follow;
 mod pace;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
@@ -41,7 +41,7 @@ pub fn once(
     let tips = base::tips(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();
-    let (at, session) = conduct.heeded(&halt, || LogBackup::open(path, &ends, options))?;
+    let (at, session) = conduct.heeded(&halt, || LogBackup::open(&path, &ends, options))?;
     let tip = &tips[at];
     base::passed_over(&tips, at, report);
     let Some(session) = session else {
@@ -56,10 +56,10 @@ pub fn once(
 ///
 /// # Errors
 /// It is not of an engine that has log backups.
-fn database(request: &backup::Request) -> Result<&Path> {
-    match request.source.split_once(':') {
-        Some(("sqlite", _)) => Ok(Path::new(backup::path_of(&request.source))),
-        _ => Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential")),
+fn database(request: &backup::Request) -> Result<PathBuf> {
+    match fullbore_engines::of_url(&request.source).filter(|engine| engine.log().is_some()) {
+        Some(engine) => Ok(engine.identity(&request.source).written.into()),
+        None => Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential")),
     }
 }
 

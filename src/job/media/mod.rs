@@ -3,7 +3,7 @@
 mod candidates;
 mod keys;
 mod look;
-mod reach;
+mod log_ranges;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,6 @@ use uuid::Uuid;
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
 pub use look::{Look, begins_like_a_family, family_at, header_on, look, whole_set_on};
-pub use reach::{reach, reach_of};
 
 use crate::chain::FoundSet;
 use crate::report::Report;
@@ -311,7 +310,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         interrupted: devices.iter().any(is_under_working_name),
         database: header.label.as_ref().map(|label| label.database.clone()).filter(|name| !name.is_empty()),
         names: devices.iter().map(final_name).collect(),
-        reach: None,
+        log_range: None,
         until_by_store: None,
         encrypted: !header.keys.is_empty(),
     };

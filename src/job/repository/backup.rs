@@ -73,7 +73,7 @@ pub fn run(
     let second = second.map(|second| Second::open(second, &repository, &request, conduct)).transpose()?;
     request.mirror = second.as_ref().map(|second| second.mirror(&request)).transpose()?.or(request.mirror);
     request.to.clone_from(&repository.places);
-    let database = backup::database_of(&request.source);
+    let database = fullbore_engines::identity(&request.source).name;
     let (bases, copies) = choose_bases(&mut request, wanted, setting, (&repository, second.as_ref()), conduct, report)?;
     for base in &bases {
         request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
@@ -109,7 +109,7 @@ fn choose_bases(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<(Vec<StoredSet>, Vec<StoredSet>)> {
-    let database = repository.named(&backup::database_of(&request.source));
+    let database = repository.named(&fullbore_engines::identity(&request.source).name);
     let mut bases = match wanted {
         Wanted::Full => Vec::new(),
         Wanted::Differential | Wanted::Auto => {

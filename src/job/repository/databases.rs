@@ -42,7 +42,8 @@ impl<'a> Names<'a> {
 
 /// True for a name that means another database on another machine: a file, a socket, a server that is asked on the machine itself.
 fn is_local(record: &SetRecord) -> bool {
-    !record.database.is_empty() && (record.engine == "sqlite" || is_local_name(&record.database))
+    let is_file = fullbore_engines::named(&record.engine).is_some_and(|engine| !engine.is_server());
+    !record.database.is_empty() && (is_file || is_local_name(&record.database))
 }
 
 /// The sets of the database that this machine calls so: what another one may go on from.

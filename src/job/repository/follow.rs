@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::backup::{choose_tips, ids_of, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, databases};
-use crate::job::backup::{self, Request, Within};
+use crate::job::backup::{Request, Within};
 use crate::job::log::{self, Event, Following};
 use crate::job::{Conduct, media};
 use crate::report::Report;
@@ -15,8 +15,6 @@ use crate::repository::hidden;
 use crate::repository::task::{Ground, Task};
 use crate::repository::{self, Repository};
 
-/// The only engine whose log is followed.
-const ENGINE: &str = "sqlite";
 /// So many notes, and so many warnings, of a follower are enough.
 const REMARKS_MOST: usize = 100;
 
@@ -39,7 +37,7 @@ pub fn run(
     let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;
     let backup = Request { to: repository.places.clone(), name_template, ..request.backup.clone() };
     let request = Following { backup, ..request.clone() };
-    let database = Some(backup::database_of(&request.backup.source));
+    let database = Some(fullbore_engines::identity(&request.backup.source).name);
     let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
     setting.as_task(&repository, log::COMMAND, database, &lasting, report, |task, report| {
         task.lasts();
@@ -74,11 +72,12 @@ impl<'a> Home<'a> {
     /// Its chain is not whole, or is about to go; or the repository cannot be reached.
     pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
-        let database = self.repository.named(&backup::database_of(&request.source));
-        if databases::here(&inventory.sets, ENGINE, &database).is_empty() {
+        let database = self.repository.named(&fullbore_engines::identity(&request.source).name);
+        let engine = request.source.split_once(':').map_or("", |(engine, _)| engine);
+        if databases::here(&inventory.sets, engine, &database).is_empty() {
             return Ok(Vec::new());
         }
-        let tips = choose_tips(&inventory, ENGINE, &database)?;
+        let tips = choose_tips(&inventory, engine, &database)?;
         lease(&tips, self.task, self.repository)?;
         self.foundation = ids_of(&tips);
         self.tips.clone_from(&self.foundation);

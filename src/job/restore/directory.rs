@@ -32,7 +32,7 @@ pub(super) fn restore(
     let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
     fullbore_engines::check_names(engine, last)?;
     let elsewhere = outside::outside_files(engine, position)?;
-    heed_damage(position, &last_title(chain), request, report)?;
+    heed_damage(manifest, &last_title(chain), request, report)?;
     let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
     let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
@@ -59,12 +59,13 @@ pub(super) fn restore(
     };
     let (unfinished, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = unfinished.path();
-    fullbore_engines::begin_directory(engine, directory)?;
+    let files = fullbore_engines::directory(engine)?;
+    files.begin(directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
-    fullbore_engines::finish_directory(engine, directory, position)?;
-    let mut texts = fullbore_engines::texts_of_tables(engine, last);
+    files.finish(directory, position)?;
+    let mut texts = files.texts_of_tables(last);
     match (&start, &by_hand) {
         (Some(start), None) => {
             report.timed("start check", |report| start.run(directory, position, last, conduct, report))?;
@@ -73,7 +74,7 @@ pub(super) fn restore(
         (Some(_), Some(_)) => {
             report.warnings.push("the server was not started: something has to be done before".into());
         }
-        (None, _) => report.warnings.extend(fullbore_engines::after_a_start(engine, position)),
+        (None, _) => report.warnings.extend(files.after_a_start(position)),
     }
     report.warnings.extend(by_hand);
     other_tables::tell(target, &texts, report);
@@ -213,13 +214,9 @@ pub(super) fn last_title(chain: &[media::Found]) -> String {
 }
 
 /// Pages that were damaged when the set was made are restored only when that is asked for, and named.
-pub(super) fn heed_damage(
-    position: &serde_json::Value,
-    title: &str,
-    request: &Request,
-    report: &mut Report,
-) -> Result<()> {
-    match fullbore_engines::damaged_at_source(position) {
+pub(super) fn heed_damage(manifest: &Manifest, title: &str, request: &Request, report: &mut Report) -> Result<()> {
+    let pages = fullbore_engines::pages(&manifest.engine);
+    match pages.and_then(|pages| pages.damaged_at_source(&manifest.position.last.value())) {
         None => Ok(()),
         Some(said) if request.continue_after_error => {
             report.warnings.push(format!("{title}: {said}"));

@@ -316,13 +316,13 @@ fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
 }
 
 pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
-    let of_log = found.set.reach.as_ref().filter(|_| found.set.kind == SetKind::Log);
+    let of_log = found.set.log_range.as_ref().filter(|_| found.set.kind == SetKind::Log);
     report.sets.push(format!(
         "{}, {} in {}{}",
         chain::title(&found.set),
         show_bytes(found.stored_bytes),
         counted(found.families.into(), "family"),
-        of_log.map_or_else(String::new, |reach| format!(", commits up to {}", chain::moment::show(reach.at)))
+        of_log.map_or_else(String::new, |range| format!(", commits up to {}", chain::moment::show(range.at)))
     ));
     report.stored_bytes += found.stored_bytes;
     report.kind = Some(found.set.kind.to_string());

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
+use fullbore_core::halt::Halt;
 use fullbore_core::media::{Manifest, ManifestStream};
-#[cfg(any(feature = "mysql", feature = "mariadb"))]
-use {
-    super::Conduct, crate::report::StartCheckReport, fullbore_core::halt::Halt,
-    fullbore_engines::start_check::ServerProgram,
-};
+use fullbore_engines::start_check::ServerProgram;
 
-use crate::report::Report;
+use super::Conduct;
+use crate::report::{Report, StartCheckReport};
 
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,28 +22,18 @@ pub struct StartCheck {
 /// A check that can be made: its program is there and fits the backup.
 pub(super) struct Prepared<'a> {
     wanted: &'a StartCheck,
-    #[cfg(any(feature = "mysql", feature = "mariadb"))]
     program: ServerProgram,
 }
 
 impl<'a> Prepared<'a> {
     /// Before anything is restored.
-    #[cfg(any(feature = "mysql", feature = "mariadb"))]
     pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
         let named = wanted.program.as_deref();
         let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, named, "--start-check")?;
         Ok(Self { wanted, program })
     }
 
-    #[cfg(not(any(feature = "mysql", feature = "mariadb")))]
-    pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
-        let _ = Self { wanted };
-        let why = format!("this build knows no server of {}", manifest.engine);
-        Err(fullbore_core::Error::usage("--start-check", why, "leave it out"))
-    }
-
     /// On the restored directory itself.
-    #[cfg(any(feature = "mysql", feature = "mariadb"))]
     pub fn run(
         &self,
         directory: &Path,
@@ -65,19 +53,6 @@ impl<'a> Prepared<'a> {
             loaded: checked.loaded,
             check_s: checked.checking.as_secs_f64(),
         });
-        Ok(())
-    }
-
-    #[cfg(not(any(feature = "mysql", feature = "mariadb")))]
-    pub fn run(
-        &self,
-        _: &Path,
-        _: &serde_json::Value,
-        _: &[ManifestStream],
-        _: &super::Conduct,
-        _: &mut Report,
-    ) -> Result<()> {
-        let _ = self.wanted;
         Ok(())
     }
 }

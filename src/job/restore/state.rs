@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::log_backup::End;
+use fullbore_engines::sqlite::log_backup::{End, range::range_up_to};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::chain::{moment, steps::Standing};
-use crate::job::media::{self, Found};
+use crate::job::media::Found;
 
 /// What it begins with: SQLite says of it that it is not a database.
 const MARK: &str = "fullbore: this database is being restored in steps; `fullbore restore --recovery` ends that\n";
@@ -143,7 +143,7 @@ impl State {
         if let Some(last) = logs.last().or(bases.last()) {
             written.last = Applied::of(last);
             let until =
-                last.set.reach.as_ref().map(|reach| reach.until).or(stands.time()).unwrap_or(last.set.started_at);
+                last.set.log_range.as_ref().map(|range| range.until).or(stands.time()).unwrap_or(last.set.started_at);
             written.until = stop_at.map_or(until, |stop| stop.min(until));
         }
         written.doing = None;
@@ -174,7 +174,7 @@ impl State {
             logs: written.logs > 0,
             database: Some(written.database.clone()).filter(|name| !name.is_empty()),
             started_at: written.last.started_at,
-            reach: self.end().ok().map(|end| media::reach_of(&end, written.until)),
+            log_range: self.end().ok().map(|end| range_up_to(&end, written.until)),
             encrypted: written.encrypted,
         }
     }

@@ -206,7 +206,7 @@ impl<'a> Step<'a> {
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
-        heap.learn_reaches(key, true)?;
+        heap.learn_log_ranges(key, true)?;
         let sequence = chain::steps::go_on(&heap.known(), &self.state.standing(), &self.request.reading.choice)?;
         heap.book_notes(report);
         let (bases, logs) = take(heap, sequence, report);

@@ -1,11 +1,22 @@
 //! `--table`: single InnoDB tables out of the physical backup of a server. Only the files that they need are restored, beside the target; a
 //! private server on them hands the tables out.
 
+use std::fs;
+use std::path::Path;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
+use fullbore_engines::single_table::export::{Export, Exported};
+use fullbore_engines::single_table::{self, Selection, TableName};
+use fullbore_engines::start_check::{ServerProgram, TABLE};
 
 use super::super::{Conduct, media, reading};
-use super::{Request, StartCheck};
-use crate::report::Report;
+use super::directory::{heed_damage, heed_owner, last_title, manifests, size_of, unpack_files};
+use super::unfinished::Unfinished;
+use super::{Into, Request, StartCheck, plan_line};
+use crate::report::{Report, TableReport, TablesReport};
+use crate::units::{counted, show_bytes};
 
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,134 +37,88 @@ pub(super) fn refuse(request: &Request) -> Result<()> {
     Err(Error::usage("--table", why, "leave it out"))
 }
 
-#[cfg(not(any(feature = "mysql", feature = "mariadb")))]
+/// The restored files, and what is handed out of them, in the directory that has no name yet.
+const DATA: &str = "data";
+const OUT: &str = "tables";
+
+/// Takes tables out of an open full, or out of one and its differential, into `dir:PATH`, which is empty or missing.
 pub(super) fn restore(
-    _: &[media::Found],
-    _: reading::Opened,
+    chain: &[media::Found],
+    mut opened: reading::Opened,
     request: &Request,
-    _: &Tables,
-    _: &Conduct,
-    _: &mut Report,
+    wanted: &Tables,
+    conduct: &Conduct,
+    report: &mut Report,
 ) -> Result<()> {
-    refuse(request)
+    let manifests = manifests(chain, &mut opened, conduct);
+    let Some(manifest) = manifests.last() else { return Ok(()) };
+    let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
+    fullbore_engines::check_names(engine, last)?;
+    let Into::Directory(target) = &request.into else {
+        return Err(Error::usage("--table", "tables are handed out into a directory", "name it with --into dir:PATH"));
+    };
+    let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
+    let selection = Selection::of(engine, last, position, &names)?;
+    let named = wanted.server.program.as_deref();
+    let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
+    let origin = last_title(chain);
+    heed_damage(manifest, &origin, request, report)?;
+    heed_owner(request)?;
+    let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
+    let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
+    if request.dry_run {
+        chain.iter().for_each(|found| plan_line(found, report));
+        let (count, bytes) = (counted(files.restored_files, "file"), show_bytes(files.restored_bytes));
+        report.sets.push(format!("of them {count} with {bytes}, restored beside the target for a while"));
+        report.status = "planned".into();
+        return Ok(());
+    }
+    let unfinished = Unfinished::make(target, request.mkdir, size_of(&needed))?;
+    let [data, out] = [DATA, OUT].map(|name| unfinished.path().join(name));
+    make(&data)?;
+    make(&out)?;
+    let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
+    unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
+    single_table::prepare(engine, &data, position, last)?;
+    let options = &wanted.server.options;
+    let export =
+        Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };
+    let halt = Halt::new();
+    let exported = report.timed("taking tables out by a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
+    report.tables = Some(book(files, &exported));
+    conduct.check()?;
+    if let Some(owner) = &request.owner {
+        owner.take(&out)?;
+    }
+    unfinished.publish_part(OUT)
 }
 
-#[cfg(any(feature = "mysql", feature = "mariadb"))]
-pub(super) use with_servers::restore;
+fn make(directory: &Path) -> Result<()> {
+    fs::create_dir(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))
+}
 
-#[cfg(any(feature = "mysql", feature = "mariadb"))]
-mod with_servers {
-    use std::fs;
-    use std::path::Path;
+fn book(mut files: TablesReport, exported: &Exported) -> TablesReport {
+    files.ready_s = exported.ready.as_secs_f64();
+    let tables = exported.tables.iter().map(|table| TableReport {
+        table: table.name.to_string(),
+        files: table.files.clone(),
+        bytes: table.bytes,
+    });
+    files.tables = tables.collect();
+    files
+}
 
-    use fullbore_core::halt::Halt;
-    use fullbore_core::media::ManifestStream;
-    use fullbore_engines::single_table::export::{Export, Exported};
-    use fullbore_engines::single_table::{self, Selection, TableName};
-    use fullbore_engines::start_check::{ServerProgram, TABLE};
-
-    use super::super::directory::{heed_damage, heed_owner, last_title, manifests, size_of, unpack_files};
-    use super::super::unfinished::Unfinished;
-    use super::super::{Into, plan_line};
-    use super::*;
-    use crate::report::{TableReport, TablesReport};
-    use crate::units::{counted, show_bytes};
-
-    /// The restored files, and what is handed out of them, in the directory that has no name yet.
-    const DATA: &str = "data";
-    const OUT: &str = "tables";
-
-    /// Takes tables out of an open full, or out of one and its differential, into `dir:PATH`, which is empty or missing.
-    pub(in super::super) fn restore(
-        chain: &[media::Found],
-        mut opened: reading::Opened,
-        request: &Request,
-        wanted: &Tables,
-        conduct: &Conduct,
-        report: &mut Report,
-    ) -> Result<()> {
-        let manifests = manifests(chain, &mut opened, conduct);
-        let Some(manifest) = manifests.last() else { return Ok(()) };
-        let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
-        fullbore_engines::check_names(engine, last)?;
-        let Into::Directory(target) = &request.into else {
-            return Err(Error::usage(
-                "--table",
-                "tables are handed out into a directory",
-                "name it with --into dir:PATH",
-            ));
-        };
-        let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
-        let selection = Selection::of(engine, last, position, &names)?;
-        let named = wanted.server.program.as_deref();
-        let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
-        let origin = last_title(chain);
-        heed_damage(position, &origin, request, report)?;
-        heed_owner(request)?;
-        let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
-        let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
-        if request.dry_run {
-            chain.iter().for_each(|found| plan_line(found, report));
-            let (count, bytes) = (counted(files.restored_files, "file"), show_bytes(files.restored_bytes));
-            report.sets.push(format!("of them {count} with {bytes}, restored beside the target for a while"));
-            report.status = "planned".into();
-            return Ok(());
-        }
-        let unfinished = Unfinished::make(target, request.mkdir, size_of(&needed))?;
-        let [data, out] = [DATA, OUT].map(|name| unfinished.path().join(name));
-        make(&data)?;
-        make(&out)?;
-        let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
-        unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
-        single_table::prepare(engine, &data, position, last)?;
-        let options = &wanted.server.options;
-        let export = Export {
-            program: &program,
-            data: &data,
-            out: &out,
-            position,
-            options,
-            selection: &selection,
-            origin: &origin,
-        };
-        let halt = Halt::new();
-        let exported =
-            report.timed("taking tables out by a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
-        report.tables = Some(book(files, &exported));
-        conduct.check()?;
-        if let Some(owner) = &request.owner {
-            owner.take(&out)?;
-        }
-        unfinished.publish_part(OUT)
-    }
-
-    fn make(directory: &Path) -> Result<()> {
-        fs::create_dir(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))
-    }
-
-    fn book(mut files: TablesReport, exported: &Exported) -> TablesReport {
-        files.ready_s = exported.ready.as_secs_f64();
-        let tables = exported.tables.iter().map(|table| TableReport {
-            table: table.name.to_string(),
-            files: table.files.clone(),
-            bytes: table.bytes,
-        });
-        files.tables = tables.collect();
-        files
-    }
-
-    impl TablesReport {
-        fn begin(program: &ServerProgram, files: usize, bytes: u64, all_files: usize, all_bytes: u64) -> Self {
-            Self {
-                program: program.path().display().to_string(),
-                version: program.version.clone(),
-                ready_s: 0.0,
-                restored_files: files as u64,
-                restored_bytes: bytes,
-                passed_over_files: (all_files - files) as u64,
-                passed_over_bytes: all_bytes - bytes,
-                tables: Vec::new(),
-            }
+impl TablesReport {
+    fn begin(program: &ServerProgram, files: usize, bytes: u64, all_files: usize, all_bytes: u64) -> Self {
+        Self {
+            program: program.path().display().to_string(),
+            version: program.version.clone(),
+            ready_s: 0.0,
+            restored_files: files as u64,
+            restored_bytes: bytes,
+            passed_over_files: (all_files - files) as u64,
+            passed_over_bytes: all_bytes - bytes,
+            tables: Vec::new(),
         }
     }
 }

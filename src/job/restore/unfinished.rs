@@ -13,7 +13,7 @@ use crate::units::show_bytes;
 
 /// Where the files of a server are put together: a directory beside the target, on the same file system, which gets the target's name
 /// in the end. A file system that is mounted at the target cannot be renamed: there it is the target itself, and the mark of
-/// [`fullbore_engines::begin_directory`] keeps servers from it. Dropped before it is published, it is removed.
+/// [`fullbore_engines::DirectoryEngine::begin`] keeps servers from it. Dropped before it is published, it is removed.
 pub(super) struct Unfinished<'a> {
     target: &'a Path,
     path: PathBuf,
@@ -107,7 +107,6 @@ impl<'a> Unfinished<'a> {
     }
 
     /// Gives the target's name to `part` of it, durably, and removes the rest.
-    #[cfg(any(feature = "mysql", feature = "mariadb"))]
     pub fn publish_part(mut self, part: &str) -> Result<()> {
         let failed = |e| Error::io("give its name to", self.target.display().to_string(), e);
         let kept = self.path.join(part);

@@ -115,7 +115,7 @@ impl ProbeFile {
     pub fn wrote(&mut self, bytes: u64) {
         let start = self.room.start;
         self.room.start = (start + bytes).min(self.room.end);
-        (self.written, self.length) = (vec![start..start + bytes], bytes);
+        (self.written, self.length) = (std::iter::once(start..start + bytes).collect(), bytes);
     }
 
     /// Lets the page cache forget a file of ours. Of others it is left alone: their users would miss it.

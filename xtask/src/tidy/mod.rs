@@ -3,6 +3,7 @@
 //! The rules look at text, not at types: [`source`] blanks comments and strings out, so that a word in a comment is
 //! no breach, and marks the lines of `#[cfg(test)]` modules, which may be longer and may print.
 
+mod engines;
 mod layout;
 mod links;
 mod rules;
@@ -56,6 +57,7 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
             Some("rs") => {
                 let source = Source::new(name, &text);
                 rules::check(&source, &mut found);
+                engines::check(&source, &text, &mut found);
                 codecs.extend(rules::codec_numbers(&source));
             }
             Some("md") => links::check(root, path, &text, &mut found),

@@ -9,6 +9,7 @@ mod family_digest;
 mod footer;
 mod header;
 mod index;
+mod log_range;
 mod manifest;
 mod paths;
 mod trailer;
@@ -24,6 +25,7 @@ pub use header::{
     StreamRecord,
 };
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
+pub use log_range::{LogPosition, LogRange, LogSpan};
 pub use manifest::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, pack_manifest, unpack_manifest};
 pub(crate) use manifest::{join_manifest, joined_length};
 pub(crate) use paths::check_path;

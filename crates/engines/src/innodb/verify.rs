@@ -7,10 +7,10 @@ use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::Target;
 use serde_json::{Value, json};
 
-use super::Dialect;
 use super::page::PageFormat;
 use super::suspects::{Judge, Suspect, Suspects};
-use crate::PageCheck;
+use super::{Dialect, damage};
+use crate::engine::{PageCheck, PageEngine};
 
 /// How many of them are named.
 const NAMED_MAX: usize = 10;
@@ -30,6 +30,23 @@ fn flags_of(stream: &ManifestStream) -> Option<u32> {
 /// How the pages of a stream look, if it has a [`detail`].
 pub fn format_of(dialect: Dialect, stream: &ManifestStream) -> Option<PageFormat> {
     PageFormat::from_flags(flags_of(stream)?, dialect).ok()
+}
+
+/// InnoDB's pages, as the servers of that dialect write them.
+pub struct InnodbPages(pub Dialect);
+
+impl PageEngine for InnodbPages {
+    fn check(&self, streams: &[ManifestStream]) -> Box<dyn PageCheck> {
+        Box::new(PageVerifier::new(self.0, streams))
+    }
+
+    fn page_size(&self, stream: &ManifestStream) -> Option<u32> {
+        format_of(self.0, stream).map(|format| format.physical_size())
+    }
+
+    fn damaged_at_source(&self, position: &Value) -> Option<String> {
+        damage::read(position)
+    }
 }
 
 /// Looks at every page that it is given.

@@ -3,6 +3,7 @@
 //!
 //! The way in: [`session::MariadbSession`] asks the server ([`preflight`]), and begins a [`hot_copy`] with its first reader.
 
+pub mod engine;
 pub mod hot_copy;
 mod log;
 pub mod position;

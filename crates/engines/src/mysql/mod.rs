@@ -7,6 +7,7 @@
 pub mod clone;
 pub mod connection;
 pub mod credentials;
+pub mod engine;
 mod here;
 pub mod left_out;
 pub mod log;

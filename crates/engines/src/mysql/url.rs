@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
+use crate::engine::{Identity, Stems};
+
 /// The port of MySQL and MariaDB where the URL names none.
 pub const DEFAULT_PORT: u16 = 3306;
 
@@ -273,6 +275,25 @@ fn decode(text: &str, name: &str) -> Result<String> {
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     if text.contains('\0') || text.len() > URL_MAX { Err(bad()) } else { Ok(text) }
+}
+
+/// What the server that `url` names is called: without the account and the options, because a server is one, whoever asks.
+pub fn server_identity(url: &str) -> Identity {
+    let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
+    let server = rest.strip_prefix("//").unwrap_or(rest);
+    let (place, query) = server.split_once('?').unwrap_or((server, ""));
+    let place = place.split('/').next().unwrap_or(place);
+    let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    let socket = query.split('&').find_map(|option| option.strip_prefix("socket="));
+    // A server on this machine, by its socket.
+    let name = if host.is_empty() { socket.unwrap_or("localhost") } else { host };
+    Identity { name: name.to_owned(), written: name.to_owned(), files: Vec::new() }
+}
+
+/// How the names of a server's families begin: its host and port, or its socket, in letters that every file system takes.
+pub fn server_stems(engine: &str, name: &str) -> Stems {
+    let earlier = name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
+    Stems::new(earlier, &format!("{engine}-"))
 }
 
 #[cfg(test)]

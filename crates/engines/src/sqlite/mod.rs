@@ -8,6 +8,7 @@
 
 pub mod btree;
 pub mod digest;
+pub mod engine;
 pub mod frame_map;
 pub mod freelist;
 pub mod header;

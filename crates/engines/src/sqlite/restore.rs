@@ -23,7 +23,7 @@ use super::leftover;
 use super::open_files::{Claim, RawFile, beside, io_error};
 
 /// The side files whose presence beside a database means that it is in use, or was when something crashed.
-const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// How long to wait for the old database's lock: long enough for a commit that is under way.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 

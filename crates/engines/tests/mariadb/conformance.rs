@@ -38,13 +38,13 @@ impl OpenEngineUnderTest for MariaDb {
         let room = tempfile::tempdir().unwrap();
         let data = room.path().join("data");
         fs::create_dir(&data).unwrap();
-        fullbore_engines::begin_directory("mariadb", &data).unwrap();
+        fullbore_engines::directory("mariadb").unwrap().begin(&data).unwrap();
         for (name, bytes) in files {
             let path = data.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
-        fullbore_engines::finish_directory("mariadb", &data, &serde_json::json!({})).unwrap();
+        fullbore_engines::directory("mariadb").unwrap().finish(&data, &serde_json::json!({})).unwrap();
         let options = ServerOptions::new().redo("8M").datadir(&data).password_file(self.0.password_file().unwrap());
         let restored = Server::start(Kind::Mariadb11, &options);
         assert_eq!(restored.sql(ASKED), self.0.sql(ASKED));

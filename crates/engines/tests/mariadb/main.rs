@@ -1,6 +1,5 @@
 //! MariaDB, on real servers (`tests/servers/install`): hot copies under load, started again and checked.
 
-#![cfg(feature = "mariadb")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod client;

@@ -38,13 +38,13 @@ impl OpenEngineUnderTest for MySql {
         let room = tempfile::tempdir().unwrap();
         let data = room.path().join("data");
         fs::create_dir(&data).unwrap();
-        fullbore_engines::begin_directory("mysql", &data).unwrap();
+        fullbore_engines::directory("mysql").unwrap().begin(&data).unwrap();
         for (name, bytes) in files {
             let path = data.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
-        fullbore_engines::finish_directory("mysql", &data, &serde_json::json!({})).unwrap();
+        fullbore_engines::directory("mysql").unwrap().finish(&data, &serde_json::json!({})).unwrap();
         let options = ServerOptions::new().datadir(&data).password_file(self.0.password_file().unwrap());
         let restored = Server::start(Kind::Mysql9, &options);
         assert_eq!(restored.sql(ASKED), self.0.sql(ASKED));

@@ -12,6 +12,7 @@ pub mod session;
 
 mod join;
 mod look;
+pub mod range;
 mod stretch;
 
 pub use end::{End, LogEnd};

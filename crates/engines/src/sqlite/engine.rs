@@ -1,0 +1,90 @@
+//! SQLite's row in the table of engines.
+
+use std::path::Path;
+
+use fullbore_core::device::without_password;
+use fullbore_core::io::real_path;
+use fullbore_core::media::{LogRange, Position, SetKind};
+use fullbore_core::{Error, Result};
+
+use super::open_files::beside;
+use super::restore::SIDE_FILES;
+use super::{Snapshot, log_backup};
+use crate::engine::{Engine, Identity, LogEngine, Stems};
+use crate::{Options, Session};
+
+/// SQLite.
+pub struct Sqlite;
+
+impl Engine for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn identity(&self, url: &str) -> Identity {
+        let written = url.split_once(':').map_or(url, |(_, path)| path);
+        let path = Path::new(written);
+        let name =
+            std::fs::canonicalize(path).map_or_else(|_| written.to_owned(), |path| path.to_string_lossy().into());
+        // SQLite follows links before it names the side files.
+        let file = real_path(path).unwrap_or_else(|_| path.to_owned());
+        let sides = SIDE_FILES.iter().map(|suffix| beside(&file, suffix)).collect::<Vec<_>>();
+        Identity { name, written: written.to_owned(), files: [vec![file], sides].concat() }
+    }
+
+    fn is_server(&self) -> bool {
+        false
+    }
+
+    fn stems(&self, name: &str) -> Stems {
+        let stem = Path::new(name).file_stem();
+        Stems::new(stem.map_or_else(|| "database".into(), |stem| stem.to_string_lossy().into_owned()), "")
+    }
+
+    fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Snapshot::open(path_of(url)?, options)?))
+    }
+
+    fn own_flag(&self, options: &Options) -> Option<(&'static str, &'static str)> {
+        let why = "only a backup of an SQLite database leaves free pages out by its free-list";
+        options.keep_free_pages.then_some(("--keep-free-pages", why))
+    }
+
+    fn log(&self) -> Option<&dyn LogEngine> {
+        Some(self)
+    }
+
+    fn unreadable_schema(&self, position: &serde_json::Value) -> Option<String> {
+        let field = |name: &str| position.get(name).and_then(serde_json::Value::as_str);
+        let (why, version) = (field("unreadable_schema")?, field("library_version").unwrap_or_default());
+        // What media say goes to a terminal.
+        let why: String = why.chars().filter(|letter| !letter.is_control()).take(500).collect();
+        let version: String =
+            version.chars().filter(char::is_ascii).filter(|letter| !letter.is_control()).take(20).collect();
+        Some(format!(
+            "SQLite {version} could not read the schema when it was made ({why}): the pages are whole, and only an SQLite that can read the schema opens them"
+        ))
+    }
+}
+
+impl LogEngine for Sqlite {
+    fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
+        log_backup::range::log_range(kind, position, finished_at)
+    }
+}
+
+/// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.
+fn path_of(url: &str) -> Result<&Path> {
+    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+    if rest.is_empty() {
+        return Err(Error::usage(url, "the path is missing", "write sqlite:PATH"));
+    }
+    if rest.starts_with("//") && !rest.starts_with("///") {
+        return Err(Error::usage(
+            without_password(url),
+            "an SQLite database has no host",
+            "write sqlite:PATH or sqlite:///absolute/path",
+        ));
+    }
+    Ok(Path::new(rest))
+}

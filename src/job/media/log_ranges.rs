@@ -1,0 +1,51 @@
+//! Where the sets of a heap begin and end in the log: log sets are put in order by that. Their manifests tell it, and their engines read it.
+
+use fullbore_core::Result;
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::media::SetKind;
+use fullbore_core::pool::Pool;
+use jiff::Timestamp;
+
+use super::{Heap, open_set};
+
+impl Heap {
+    /// Asks the manifests of all whole sets where they begin and end, where there are log sets or `always`. What is encrypted and cannot be
+    /// opened tells nothing.
+    ///
+    /// # Errors
+    /// No memory for it.
+    pub fn learn_log_ranges(&mut self, key: Option<&SecretKey>, always: bool) -> Result<()> {
+        if always || self.sets.iter().any(|found| found.set.kind == SetKind::Log) {
+            self.learn(key, |_| true)?;
+        }
+        Ok(())
+    }
+
+    /// The same of log sets alone, for a list.
+    ///
+    /// # Errors
+    /// As [`learn_log_ranges`](Self::learn_log_ranges).
+    pub fn learn_times(&mut self) -> Result<()> {
+        self.learn(None, |kind| kind == SetKind::Log)
+    }
+
+    fn learn(&mut self, key: Option<&SecretKey>, which: impl Fn(SetKind) -> bool) -> Result<()> {
+        let nothing = Pool::new(0, 4096)?;
+        for at in 0..self.sets.len() {
+            let found = &self.sets[at];
+            let set = &found.set;
+            let Some(log) = fullbore_engines::log(&found.header.engine) else { continue };
+            if set.incomplete.is_some() || set.log_range.is_some() || !which(set.kind) {
+                continue;
+            }
+            let Ok(opened) = open_set(found, &nothing, 1, key) else { continue };
+            let Some(manifest) = opened.manifest() else { continue };
+            let set = &mut self.sets[at].set;
+            let finished_at = manifest.finished_at.parse().ok().map(Timestamp::as_microsecond);
+            set.log_range = log.range(manifest.kind, &manifest.position, finished_at);
+            let name = || Some(manifest.database.clone()).filter(|name| !name.is_empty());
+            set.database = set.database.take().or_else(name);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Engines are named in their own folders: the rest of the program asks the table of engines.
+
+use super::Breach;
+use super::source::{Source, has_word};
+
+const ENGINES: [&str; 3] = ["sqlite", "mysql", "mariadb"];
+
+/// Lines that name an engine where the table should answer. A number may only become smaller.
+const LEFT: [(&str, usize); 12] = [
+    // What a URL may begin with.
+    ("crates/core/src/device.rs", 2),
+    // Data and load of benchmarks are SQLite's.
+    ("src/bench/plan.rs", 1),
+    ("src/bench/run.rs", 5),
+    // Restores, steps and followers still know one engine.
+    ("src/job/log/base.rs", 1),
+    ("src/job/log/follow.rs", 1),
+    ("src/job/log/mod.rs", 1),
+    ("src/job/repository/restore_test.rs", 2),
+    ("src/job/restore/log.rs", 3),
+    ("src/job/restore/mod.rs", 12),
+    ("src/job/restore/resume.rs", 2),
+    ("src/job/restore/state.rs", 1),
+    ("src/job/restore/steps.rs", 7),
+];
+
+/// Names of engines in `text`, which is that of `source`.
+pub fn check(source: &Source, text: &str, found: &mut Vec<Breach>) {
+    let name = source.name.as_str();
+    if !(name.starts_with("src/") || name.starts_with("crates/core/src/")) || source.is_test_file() {
+        return;
+    }
+    let raw: Vec<&str> = text.lines().collect();
+    let named: Vec<usize> = source
+        .code_lines()
+        .filter(|(number, code)| names_engine(code, raw[number - 1]))
+        .map(|(number, _)| number)
+        .collect();
+    let allowed = LEFT.iter().find(|(file, _)| *file == name).map_or(0, |(_, lines)| *lines);
+    let (count, first) = (named.len(), named.first().copied().unwrap_or(0));
+    if count > allowed {
+        let rule = format!("{count} lines name an engine, and {allowed} may: ask fullbore_engines::named");
+        found.push(Breach::new(name, first, rule));
+    } else if count < allowed {
+        let rule =
+            format!("{count} lines name an engine: lower the number in xtask/src/tidy/engines.rs from {allowed}");
+        found.push(Breach::new(name, first, rule));
+    }
+}
+
+/// A path through an engine's module, or its name as a text. `code` has no strings and no comments.
+fn names_engine(code: &str, raw: &str) -> bool {
+    ENGINES.iter().any(|engine| {
+        let path = has_word(code, engine) && code.contains(&format!("{engine}::"));
+        let text = !code.trim().is_empty()
+            && [format!("\"{engine}\""), format!("\"{engine}:\"")].iter().any(|text| raw.contains(text));
+        path || text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, text: &str) -> Vec<Breach> {
+        let mut found = Vec::new();
+        check(&Source::new(name, text), text, &mut found);
+        found
+    }
+
+    #[test]
+    fn an_engine_that_is_named_outside_its_folder_is_found() {
+        for text in ["use fullbore_engines::sqlite::restore;\n", "let is = engine == \"mysql\";\n"] {
+            assert_eq!(found("src/job/new.rs", text).len(), 1, "{text}");
+            assert!(found("crates/engines/src/new.rs", text).is_empty());
+        }
+        assert!(
+            found("src/job/new.rs", "// mysql:: and \"sqlite\" in a comment\nlet text = \"a MySQL\";\n").is_empty()
+        );
+        assert!(found("src/job/new.rs", "#[cfg(test)]\nmod tests {\n    const A: &str = \"sqlite\";\n}\n").is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_has_to_be_lowered() {
+        let rule = &found("src/job/log/base.rs", "fn none() {}\n")[0].rule;
+        assert!(rule.contains("lower the number"), "{rule}");
+    }
+}
