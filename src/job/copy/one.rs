@@ -14,7 +14,7 @@ use fullbore_core::unpack::MediaSet;
 use fullbore_core::{Error, Result};
 
 use super::Request;
-use super::prepare::{CopyPlan, Prepared, QUEUE_DEPTH};
+use super::prepare::{CopyPlan, Prepared};
 use super::way::Way;
 use crate::chain;
 use crate::job::backup::{self, sinks};
@@ -100,7 +100,7 @@ impl One<'_> {
         }
         report.throttle = self.request.throttle;
         report.setup = self.setup(&way, &plan, &set, &prepared, report);
-        let sinks = report.timed("opening the families", |_| self.sinks(&way, &prepared, conduct));
+        let sinks = report.timed("opening the families", |_| self.sinks(&way, &prepared, plan.queue_depth, conduct));
         let sinks = sinks.map_err(|error| conduct.why_halted(error))?;
         let done = self.moved(&way, &plan, &pool, &mut set, &prepared, sinks, conduct, report);
         let done = done.map_err(|error| self.found.naming_copies(conduct.why_halted(error)))?;
@@ -120,7 +120,13 @@ impl One<'_> {
         }
     }
 
-    fn sinks(&self, way: &Way, prepared: &Prepared, conduct: &Conduct) -> Result<Vec<Box<dyn Sink>>> {
+    fn sinks(
+        &self,
+        way: &Way,
+        prepared: &Prepared,
+        queue_depth: usize,
+        conduct: &Conduct,
+    ) -> Result<Vec<Box<dyn Sink>>> {
         let stores = &conduct.stores;
         let header = &prepared.header;
         let stands_on = (header.base_backup_set_id, header.kind);
@@ -141,7 +147,7 @@ impl One<'_> {
                 init: self.request.init,
                 mkdir: self.request.mkdir,
                 expected_size: Some(prepared.expected[at]),
-                queue_depth: QUEUE_DEPTH,
+                queue_depth,
                 mode: Mode::from_environment()?,
                 resume: as_it_is,
                 stores: stores.clone(),

@@ -305,7 +305,7 @@ fn an_operation_takes_what_lies_between_the_sizes_that_were_measured() {
     let kib = |count: u64| count << 10;
     // 1 ms of 64 KiB, 2 ms of 1 MiB: 1.2 ms of 256 KiB.
     let alone = |block: u64, seconds: f64| cell(Way::Read, (block, 1, 1), &[block as f64 / seconds; 2]);
-    let cells = vec![alone(kib(64), 1e-3), alone(kib(1024), 2e-3), cell(Way::Read, (MIB, 4, 1), &[4000.0 * MB; 2])];
+    let cells = vec![alone(kib(64), 1e-3), alone(kib(1024), 2e-3), cell(Way::Read, (MIB, 4, 1), &[2000.0 * MB; 2])];
     let latency = |transfer: u64| {
         let read = ceiling_of(cells.clone(), transfer);
         read.latency + transfer as f64 / read.stream_rate
