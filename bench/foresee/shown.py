@@ -130,6 +130,10 @@ def markdown(result):
     stored = [abs(row["stored_error"]) for row in result["rows"] if row.get("stored_error") is not None and row["direction"] == "backup"]
     if stored:
         lines += ["", f"Stored bytes: median error {percent(statistics.median(stored))}, greatest {percent(max(stored))}."]
+    scatter = [row["scatter"] for row in result["rows"] if "scatter" in row and result["rounds"] > 1]
+    if scatter:
+        lines += ["", f"Identical runs, slowest over fastest: {percent(statistics.median(scatter))} more in the median, {percent(max(scatter))} at most. "
+                  "No prediction can be nearer than that."]
     return "\n".join(lines) + "\n"
 
 

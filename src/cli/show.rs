@@ -362,9 +362,8 @@ pub fn event(event: &Event) {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
         Event::Joined(title) => message(&format!("going on from {title}")),
-        Event::Shipped(Shipped { set, last, frames, stored_bytes, pace, .. }) => {
-            let frames = counted(*frames, "frame");
-            message(&format!("log {set} up to {last}: {frames}, {}; {pace}", show_bytes(*stored_bytes)))
+        Event::Shipped(Shipped { set, last, amount, stored_bytes, pace, .. }) => {
+            message(&format!("log {set} up to {last}: {amount}, {}; {pace}", show_bytes(*stored_bytes)))
         }
         // It comes with each look.
         Event::Durable(_) => {}

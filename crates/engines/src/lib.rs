@@ -21,7 +21,9 @@ use fullbore_core::media::ManifestStream;
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
-pub use engine::{DirectoryEngine, Engine, Identity, LogEngine, PageCheck, PageEngine, Stems, TextOfTable};
+pub use engine::{
+    DirectoryEngine, Engine, FileEngine, FileRestore, Identity, LogEngine, PageCheck, PageEngine, Stems, TextOfTable,
+};
 
 /// What every engine is told when a session starts.
 #[derive(Clone)]
@@ -176,18 +178,25 @@ pub fn pages(engine: &str) -> Option<&'static dyn PageEngine> {
     named(engine)?.pages()
 }
 
+/// The databases of an engine that are one file each.
+///
+/// # Errors
+/// The engine is not known, or its databases are not in one file.
+pub fn file(engine: &str) -> Result<&'static dyn FileEngine> {
+    named(engine).and_then(|engine| engine.file()).ok_or_else(|| cannot_restore(engine, "into a file"))
+}
+
 /// The directories that a server of an engine starts on.
 ///
 /// # Errors
 /// The engine is not known, or its files are in no directory.
 pub fn directory(engine: &str) -> Result<&'static dyn DirectoryEngine> {
-    named(engine).and_then(|engine| engine.directory()).ok_or_else(|| {
-        Error::refused(
-            "media set",
-            format!("it is a backup of `{engine}`, which this version cannot restore into a directory"),
-            "use a newer fullbore",
-        )
-    })
+    named(engine).and_then(|engine| engine.directory()).ok_or_else(|| cannot_restore(engine, "into a directory"))
+}
+
+fn cannot_restore(engine: &str, how: &str) -> Error {
+    let why = format!("it is a backup of `{engine}`, which this version cannot restore {how}");
+    Error::refused("media set", why, "use a newer fullbore")
 }
 
 /// Opens a session on the database that `url` names: `sqlite:PATH`, `mysql://…`, `mariadb://…`.

@@ -167,7 +167,7 @@ mod tests {
         Event::Shipped(Shipped {
             set: "id".into(),
             last: "12:00".into(),
-            frames: 3,
+            amount: "3 frames".into(),
             log_bytes: 3 << 20,
             stored_bytes: 1 << 20,
             pace: String::new(),

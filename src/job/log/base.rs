@@ -6,7 +6,8 @@ use fullbore_core::media::{Manifest, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::log_backup::End;
+use fullbore_engines::LogEngine;
+use fullbore_engines::engine::SetEnd;
 use uuid::Uuid;
 
 use super::super::backup::{self, about_base};
@@ -24,7 +25,7 @@ pub struct Tip {
     /// Its backup-set id.
     pub id: Uuid,
     /// Where it ends.
-    pub end: End,
+    pub end: SetEnd,
     /// What it is called.
     pub title: String,
     /// True when it was written with a key.
@@ -35,7 +36,7 @@ pub struct Tip {
 ///
 /// # Errors
 /// None of them is a backup of this database.
-pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
+pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) -> Result<Vec<Tip>> {
     let key = media::read_key(request.key.as_deref())?;
     let found = media::settled(&request.base, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
@@ -55,7 +56,7 @@ pub fn tips(request: &backup::Request, stores: &Stores) -> Result<Vec<Tip>> {
                 let set = media::open_set(found, &nothing, 1, key.as_ref())?;
                 let Some(manifest) = set.manifest() else { continue };
                 let title = chain::title(&found.set);
-                match end_of(manifest, request) {
+                match end_of(manifest, request, engine) {
                     Ok(end) => tips.push(Tip {
                         id: manifest.backup_set_id,
                         end,
@@ -81,7 +82,7 @@ pub fn passed_over(tips: &[Tip], taken: usize, report: &mut Report) {
     let Some(likeliest) = tips.first().filter(|_| taken > 0) else { return };
     let taken = &tips[taken];
     let said = format!("the log does not continue {}: it goes on from {}", likeliest.title, taken.title);
-    if taken.end.time() >= likeliest.end.time() {
+    if taken.end.time >= likeliest.end.time {
         report.notes.push(said);
         return;
     }
@@ -95,7 +96,7 @@ fn none(why: String) -> Error {
 }
 
 /// Where the log goes on behind a set; or why it cannot.
-fn end_of(manifest: &Manifest, request: &backup::Request) -> Result<End, String> {
+fn end_of(manifest: &Manifest, request: &backup::Request, engine: &dyn LogEngine) -> Result<SetEnd, String> {
     if fullbore_engines::of_url(&request.source).is_none_or(|engine| engine.name() != manifest.engine) {
         return Err(format!("of another engine, {}", manifest.engine));
     }
@@ -106,5 +107,5 @@ fn end_of(manifest: &Manifest, request: &backup::Request) -> Result<End, String>
     if manifest.copy_only {
         return Err("taken with --copy-only".into());
     }
-    End::read(&manifest.position.last.value()).map_err(|bad| format!("its position makes no sense: {bad}"))
+    engine.end(&manifest.position.last.value())
 }

@@ -1,6 +1,5 @@
 //! `log follow`: a log set whenever there is something new, until a signal.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -8,15 +7,16 @@ use fullbore_core::device::{Place, without_password};
 use fullbore_core::media::SetKind;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
-use fullbore_engines::Session;
-use fullbore_engines::sqlite::log_backup::{End, Follower};
+use fullbore_engines::LogEngine;
+use fullbore_engines::engine::{LogFollower, SetEnd};
 use uuid::Uuid;
 
 use super::super::backup::{self, Predecessor};
 use super::super::repository::follow::{Home, without_ground};
 use super::super::{Conduct, exclusive, media};
 use super::pace::{Look, Pace};
-use super::{base, database, refuse_clear};
+use super::{base, engine, refuse_clear};
+use crate::chain::moment;
 use crate::report::Report;
 use crate::repository::format::SetRecord;
 use crate::repository::task::Ground;
@@ -73,11 +73,11 @@ pub enum Event {
 pub struct Shipped {
     /// Its id.
     pub set: String,
-    /// The time of its last commit.
+    /// The time of its last commit, RFC 3339.
     pub last: String,
-    /// Frames of the log.
-    pub frames: u64,
-    /// Bytes of them.
+    /// How much was committed, in the engine's words, as `12 frames`.
+    pub amount: String,
+    /// Bytes of the log in it.
     pub log_bytes: u64,
     /// Bytes on media.
     pub stored_bytes: u64,
@@ -115,7 +115,7 @@ pub(in crate::job) fn follow_into(
     report.kind = Some(SetKind::Log.to_string());
     report.engine = fullbore_engines::of_url(&request.backup.source).map(|engine| engine.name().to_owned());
     report.database = Some(without_password(&request.backup.source));
-    let path = database(&request.backup)?;
+    let engine = engine(&request.backup)?;
     refuse_single_places(request)?;
     let name = without_password(&request.backup.source);
     let identity = fullbore_engines::identity(&request.backup.source).name;
@@ -123,14 +123,14 @@ pub(in crate::job) fn follow_into(
     let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
     let options = backup::options(&request.backup, plan.readers, &halt);
-    let follower = conduct.heeded(&halt, || Follower::open(&path, &options))?;
+    let follower = conduct.heeded(&halt, || engine.follow(&request.backup.source, &options))?;
     let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
     let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
     let backup = backup::Request { kind: SetKind::Log, name_template: template, ..request.backup.clone() };
     let mut run = Run {
         request,
         backup,
-        path: &path,
+        engine,
         follower,
         identity,
         base: Uuid::nil(),
@@ -177,8 +177,8 @@ struct Run<'a> {
     request: &'a Following,
     /// What each log set is made with.
     backup: backup::Request,
-    path: &'a Path,
-    follower: Follower,
+    engine: &'static dyn LogEngine,
+    follower: Box<dyn LogFollower>,
     /// What a full of this database excludes others by.
     identity: String,
     /// The set that the next one continues.
@@ -256,8 +256,9 @@ impl Run<'_> {
     }
 
     fn join(&mut self) -> Result<()> {
-        let tips = base::tips(&self.backup, &self.conduct.stores).map_err(|error| self.conduct.why_halted(error))?;
-        let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
+        let tips = base::tips(&self.backup, self.engine, &self.conduct.stores)
+            .map_err(|error| self.conduct.why_halted(error))?;
+        let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
         let at = self.follower.join(&ends)?;
         refuse_clear(&self.backup, &tips[at])?;
         self.base = tips[at].id;
@@ -279,13 +280,12 @@ impl Run<'_> {
         let full = backup::Request { kind: SetKind::Full, ..self.backup.clone() };
         let mut report = Report::begin("backup");
         let within = self.home.as_ref().map(Home::within);
-        let record = backup::write(&full, Predecessor::None, &snapshot, within, self.conduct, &halt, &mut report)
+        let record = backup::write(&full, Predecessor::None, &*snapshot, within, self.conduct, &halt, &mut report)
             .map_err(|error| self.conduct.why_halted(error))?;
-        let end = End::read(&Session::position(&snapshot)?);
+        let position = snapshot.position()?;
         drop(snapshot);
-        let nonsense = |why: String| Error::refused(&name, format!("its position makes no sense: {why}"), "");
-        self.base = id_of(&report).ok_or_else(|| nonsense("no id".into()))?;
-        self.follower.join_own(end.map_err(|bad| nonsense(bad.0))?);
+        self.base = id_of(&report).ok_or_else(|| Error::refused(&name, "its full has no id", ""))?;
+        self.follower.join_own(&position)?;
         self.stored(record, &mut report);
         // What comes now has no end that it could be a part of.
         self.conduct.progress.total.store(0, Ordering::Relaxed);
@@ -358,14 +358,14 @@ impl Run<'_> {
         let mut report = Report::begin("backup");
         let halt = self.storing.halt();
         let (base, within) = (Predecessor::Set(self.base), self.home.as_ref().map(Home::within));
-        let record = match backup::write(&self.backup, base, &set, within, &self.storing, &halt, &mut report) {
+        let record = match backup::write(&self.backup, base, &*set, within, &self.storing, &halt, &mut report) {
             Ok(record) => record,
             Err(error) => return Ok(Err(error)),
         };
-        let last = set.last().clone();
+        let (end, amount) = (set.end().clone(), set.amount());
         drop(set);
         self.base = id_of(&report).unwrap_or(self.base);
-        self.follower.shipped(last.end.clone())?;
+        self.follower.shipped(&end)?;
         (self.shipped, self.failures) = (self.shipped + 1, 0);
         self.stored(record, &mut report);
         let progress = &self.conduct.progress;
@@ -380,8 +380,8 @@ impl Run<'_> {
         }
         (self.told)(Event::Shipped(Shipped {
             set: self.base.to_string(),
-            last: last.end.at,
-            frames: last.frames,
+            last: end.time.map_or_else(String::new, moment::show),
+            amount,
             log_bytes: report.source_bytes,
             stored_bytes: report.stored_bytes,
             pace: told.pace,
@@ -406,7 +406,7 @@ impl Run<'_> {
     /// A device that fails for a while does not end it: the log holds everything meanwhile, for as long as it may grow.
     fn try_again(&mut self, error: Error) -> Result<Duration> {
         let passing = matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Halted) && self.shipped > 0;
-        let log = media_length(self.path);
+        let log = self.follower.log_file_bytes();
         if !passing || log > self.backup.max_wal_growth {
             return Err(error);
         }
@@ -449,11 +449,4 @@ impl Run<'_> {
 
 fn id_of(report: &Report) -> Option<Uuid> {
     report.backup_set_id.as_deref()?.parse().ok()
-}
-
-/// Bytes of the log's file.
-fn media_length(database: &Path) -> u64 {
-    let mut log = database.as_os_str().to_owned();
-    log.push("-wal");
-    std::fs::metadata(log).map_or(0, |metadata| metadata.len())
 }

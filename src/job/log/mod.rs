@@ -4,11 +4,9 @@ mod base;
 mod follow;
 mod pace;
 
-use std::path::PathBuf;
-
 use fullbore_core::{Error, Result};
-use fullbore_engines::Options;
-use fullbore_engines::sqlite::log_backup::{End, LogBackup};
+use fullbore_engines::engine::SetEnd;
+use fullbore_engines::{LogEngine, Options};
 
 use super::Conduct;
 use super::backup::{self, Predecessor, Within};
@@ -29,7 +27,7 @@ pub fn once(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let path = database(request)?;
+    let engine = engine(request)?;
     if request.base.is_empty() {
         let hint = "name the full, and the log sets behind it, with --base";
         return Err(Error::usage("--kind log", "what it continues is not named", hint));
@@ -38,10 +36,10 @@ pub fn once(
         let why = "a log set has every page that was written, free or not";
         return Err(Error::usage("--keep-free-pages", why, "leave it out"));
     }
-    let tips = base::tips(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
-    let ends: Vec<End> = tips.iter().map(|tip| tip.end.clone()).collect();
+    let tips = base::tips(request, engine, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();
-    let (at, session) = conduct.heeded(&halt, || LogBackup::open(&path, &ends, options))?;
+    let (at, session) = conduct.heeded(&halt, || engine.open(&request.source, &ends, options))?;
     let tip = &tips[at];
     base::passed_over(&tips, at, report);
     let Some(session) = session else {
@@ -49,18 +47,16 @@ pub fn once(
         return Ok(None);
     };
     refuse_clear(request, tip)?;
-    backup::write(request, Predecessor::Set(tip.id), &session, within, conduct, &halt, report)
+    backup::write(request, Predecessor::Set(tip.id), &*session, within, conduct, &halt, report)
 }
 
-/// The database's path.
+/// The log backups of the engine that the source names.
 ///
 /// # Errors
-/// It is not of an engine that has log backups.
-fn database(request: &backup::Request) -> Result<PathBuf> {
-    match fullbore_engines::of_url(&request.source).filter(|engine| engine.log().is_some()) {
-        Some(engine) => Ok(engine.identity(&request.source).written.into()),
-        None => Err(Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential")),
-    }
+/// It has none.
+fn engine(request: &backup::Request) -> Result<&'static dyn LogEngine> {
+    let engine = fullbore_engines::of_url(&request.source).and_then(|engine| engine.log());
+    engine.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"))
 }
 
 /// What was encrypted must not go on in clear.

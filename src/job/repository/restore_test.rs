@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::integrity;
+use fullbore_engines::engine::Depth;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
@@ -98,10 +98,11 @@ fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Reposito
 
 /// The restore that proves a chain; a server is started on its directory.
 fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> restore::Request {
-    let is_sqlite = chain.sets.last().is_some_and(|set| set.record.engine == "sqlite");
-    let into = match is_sqlite {
-        true => Into::Sqlite(scratch.join("restored.db")),
-        false => Into::Directory(scratch.join("restored")),
+    let engine = chain.sets.last().and_then(|set| fullbore_engines::named(&set.record.engine));
+    let file = engine.filter(|engine| engine.file().is_some());
+    let into = match file {
+        Some(engine) => Into::File { engine: engine.name(), path: scratch.join("restored.db") },
+        None => Into::Directory(scratch.join("restored")),
     };
     restore::Request {
         reading: chain.reading.clone(),
@@ -115,7 +116,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
         recovery: restore::Recovery::AtOnce,
         place_outside: false,
         owner: None,
-        start_check: (!is_sqlite).then(|| request.server.clone()),
+        start_check: file.is_none().then(|| request.server.clone()),
         tables: None,
     }
 }
@@ -125,14 +126,15 @@ fn is_no_verdict(done: &Result<()>) -> bool {
     !matches!(done, Ok(()) | Err(Error::Damaged { .. } | Error::Incomplete { .. }))
 }
 
-/// Lets SQLite look at every page and index of what was restored.
+/// Lets the engine look at every page and index of a restored file.
 fn opened(restored: &Into, chain: &[String]) -> Result<()> {
-    let Into::Sqlite(path) = restored else { return Ok(()) };
-    let problems = integrity::check(path, integrity::Depth::Full)?;
+    let Into::File { engine, path } = restored else { return Ok(()) };
+    let problems = fullbore_engines::file(engine)?.check(path, Depth::Full)?;
     match problems.first() {
         None => Ok(()),
         Some(first) => {
-            let why = format!("SQLite finds {} problems in the restored database; the first: {first}", problems.len());
+            let found = counted(problems.len() as u64, "problem");
+            let why = format!("the check finds {found} in the restored database; the first: {first}");
             Err(Error::incomplete(
                 chain.join("; "),
                 why,

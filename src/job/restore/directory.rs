@@ -49,13 +49,7 @@ pub(super) fn restore(
             return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
         }
         Into::Directory(target) => target,
-        Into::Sqlite(path) => {
-            return Err(Error::usage(
-                format!("--into sqlite:{}", path.display()),
-                format!("the set is a backup of {engine}"),
-                "restore its files into a directory: --into dir:PATH",
-            ));
-        }
+        Into::File { .. } => return Err(request.into.of_another_engine(engine)),
     };
     let (unfinished, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = unfinished.path();

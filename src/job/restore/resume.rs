@@ -9,13 +9,14 @@ use fullbore_core::unpack::{
     BaseMap, Compared, FileTarget, Marks, MediaSet, NullTarget, Target, Unpack, UnpackOutcome,
 };
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::restore as sqlite;
+use fullbore_engines::FileRestore;
 
 use super::super::Conduct;
 use super::super::media;
 use super::super::reading::Opened;
+use super::file::{Staging, path_of, prepare};
 use super::unfinished::Unfinished;
-use super::{Into, Place, Request, log, path_of, prepare};
+use super::{Into, Request, log};
 use crate::report::{Report, ResumedReport};
 use crate::units::show_bytes;
 
@@ -53,7 +54,7 @@ pub(super) fn take_over_directory<'a>(
 }
 
 /// Takes over what another restore to this target has left; it stays locked as long as the file is open.
-pub(super) fn take_over(restore: &mut sqlite::Restore, report: &mut Report) -> Result<Option<LockableFile>> {
+pub(super) fn take_over(restore: &mut dyn FileRestore, report: &mut Report) -> Result<Option<LockableFile>> {
     let taken = restore.take_over()?;
     if taken.is_none() {
         report.notes.push(NOTHING.into());
@@ -90,14 +91,14 @@ fn has_map(set: &MediaSet) -> bool {
 /// Restores the first of the opened sets into the file that was taken over.
 pub(super) fn full(
     opened: &mut Opened,
-    place: &Place,
+    staging: &Staging,
     stream: &StreamRecord,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<UnpackOutcome> {
-    let Some(restore) = &place.restore else { return Err(Error::Halted) };
+    let Some(restore) = &staging.restore else { return Err(Error::Halted) };
     let path = restore.temporary();
-    log::clear(path);
+    log::clear(path, &staging.engine);
     let mut target = FileTarget::new();
     target.add(stream.id, path, stream.size, false)?;
     let files = Standing { target: &target, path: &|_| Some(path.to_owned()), finish: &|| target.sync() };
@@ -147,8 +148,8 @@ pub(super) fn standing(
 pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let Some(set) = opened.sets.pop_front() else { return Ok(()) };
     let Some(path) = path_of(request, &set)? else { return Ok(()) };
-    let mut restore = prepare(request, &path)?.0;
-    let Some(_locked) = take_over(&mut restore, report)? else { return Ok(()) };
+    let mut restore = prepare(request, &set.header().engine, &path)?.0;
+    let Some(_locked) = take_over(&mut *restore, report)? else { return Ok(()) };
     if !has_map(&set) {
         report.notes.push("the full has no page map to prove by what is there: all of it would be restored".into());
         return Ok(());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::log_backup::{End, range::range_up_to};
+use fullbore_engines::engine::SetEnd;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -40,6 +40,9 @@ pub(super) struct Written {
     pub format: u32,
     /// The file's name beside the target.
     pub working: String,
+    /// The engine's name. Texts of earlier versions do not say it: then it was the only engine with restores in steps.
+    #[serde(default = "first_engine")]
+    pub engine: String,
     pub database: String,
     pub full: Uuid,
     pub differential: Option<Uuid>,
@@ -55,6 +58,11 @@ pub(super) struct Written {
     pub stands: Value,
     /// What a step has begun to do: the file is neither before it nor behind it.
     pub doing: Option<Doing>,
+}
+
+fn first_engine() -> String {
+    let in_steps = fullbore_engines::ENGINES.iter().find(|engine| engine.file().is_some() && engine.log().is_some());
+    in_steps.map(|engine| engine.name().to_owned()).unwrap_or_default()
 }
 
 /// A set that was applied.
@@ -131,10 +139,7 @@ impl State {
     }
 
     /// These sets were applied: it stands behind them now.
-    ///
-    /// # Errors
-    /// None in practice: a position can be written.
-    pub fn applied(&mut self, stands: &End, bases: &[Found], logs: &[Found], stop_at: Option<i64>) -> Result<()> {
+    pub fn applied(&mut self, stands: SetEnd, bases: &[Found], logs: &[Found], stop_at: Option<i64>) {
         let written = &mut self.written;
         let differential = bases.iter().find(|found| found.set.kind == SetKind::Differential);
         written.differential = differential.map(|found| found.set.backup_set_id).or(written.differential);
@@ -143,29 +148,24 @@ impl State {
         if let Some(last) = logs.last().or(bases.last()) {
             written.last = Applied::of(last);
             let until =
-                last.set.log_range.as_ref().map(|range| range.until).or(stands.time()).unwrap_or(last.set.started_at);
+                last.set.log_range.as_ref().map(|range| range.until).or(stands.time).unwrap_or(last.set.started_at);
             written.until = stop_at.map_or(until, |stop| stop.min(until));
         }
         written.doing = None;
-        let stands = serde_json::to_value(stands);
-        written.stands = stands.map_err(|e| Error::io("write", self.target.display().to_string(), e.into()))?;
-        Ok(())
+        written.stands = stands.position;
     }
 
     /// Where it stands.
-    pub fn end(&self) -> Result<End> {
-        End::read(&self.written.stands).map_err(|bad| {
-            Error::incomplete(
-                self.target.display().to_string(),
-                format!("its position makes no sense: {bad}"),
-                "begin anew, with --replace",
-            )
-        })
+    pub fn end(&self) -> Result<SetEnd> {
+        super::log::engine_of(&self.written.engine)?
+            .end(&self.written.stands)
+            .map_err(|why| Error::incomplete(self.target.display().to_string(), why, "begin anew, with --replace"))
     }
 
     /// For choosing what comes next.
     pub fn standing(&self) -> Standing {
         let written = &self.written;
+        let log = fullbore_engines::log(&written.engine);
         Standing {
             full: written.full,
             differential: written.differential,
@@ -174,7 +174,7 @@ impl State {
             logs: written.logs > 0,
             database: Some(written.database.clone()).filter(|name| !name.is_empty()),
             started_at: written.last.started_at,
-            log_range: self.end().ok().map(|end| range_up_to(&end, written.until)),
+            log_range: log.zip(self.end().ok()).and_then(|(log, end)| log.range_up_to(&end, written.until)),
             encrypted: written.encrypted,
         }
     }
@@ -256,7 +256,7 @@ impl State {
             let why = "another restore works on it just now";
             return Err(Error::refused(self.target.display().to_string(), why, "wait until that has ended"));
         }
-        super::log::clear(&self.working());
+        super::log::clear(&self.working(), &self.written.engine);
         for path in [&self.target, &self.working()] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {

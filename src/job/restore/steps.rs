@@ -7,18 +7,17 @@ use std::sync::atomic::Ordering;
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::{LockableFile, sync_directory};
-use fullbore_core::media::{Manifest, SetKind, total};
+use fullbore_core::media::{SetKind, total};
 use fullbore_core::unpack::FileTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::sqlite::integrity::Depth;
-use fullbore_engines::sqlite::log_backup::End;
-use fullbore_engines::sqlite::restore as sqlite;
+use fullbore_engines::engine::{Depth, FileEngine, FileRestore, SetEnd};
 
 use super::super::reading::{self, Media};
 use super::super::{Conduct, media};
+use super::file::{self, only_stream};
 use super::log::{self, Reached};
 use super::state::{Applied, Doing, State, Written};
-use super::{CHECKING, Into, Recovery, Request, SYNCING, check_integrity, only_stream, plan_line};
+use super::{CHECKING, Into, Recovery, Request, SYNCING, plan_line};
 use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
 
@@ -35,7 +34,7 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
         Recovery::Later => "--no-recovery",
         Recovery::Now => "--recovery",
     };
-    let Into::Sqlite(target) = &request.into else {
+    let Into::File { path: target, .. } = &request.into else {
         let hint = "name the file: --into sqlite:FILE; a server's full and its differential are restored in one go: name both with --from";
         return Err(Error::usage(option, "only an SQLite database is restored in steps, into a file", hint));
     };
@@ -51,7 +50,7 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
 
 /// What of a server cannot be done in steps is said before anything is touched.
 pub(super) fn refuse_servers(found: &[media::Found]) -> Result<()> {
-    let of_server = |found: &&media::Found| found.header.open || found.header.engine != "sqlite";
+    let of_server = |found: &&media::Found| fullbore_engines::file(&found.header.engine).is_err();
     found.iter().find(of_server).map_or(Ok(()), |found| {
         let why = "is of a server, and only SQLite databases are restored in steps";
         let hint = "restore its full and its differential in one go: name both with --from";
@@ -64,19 +63,20 @@ pub(super) struct First<'a> {
     pub bases: &'a [media::Found],
     pub logs: &'a [media::Found],
     pub database: String,
-    pub stands: End,
+    pub stands: SetEnd,
 }
 
 /// The end of the first step: the database gets its working name, and then the state the target's.
 ///
 /// # Errors
 /// The target was made meanwhile, or cannot be written to: nothing is left then.
-pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut Report) -> Result<()> {
+pub(super) fn leave(first: First<'_>, restore: &dyn FileRestore, report: &mut Report) -> Result<()> {
     let (target, temporary) = (restore.target().to_owned(), restore.temporary());
     let full = first.bases.first().ok_or(Error::Halted)?;
     let written = Written {
         format: 1,
         working: State::working_name(&target),
+        engine: full.header.engine.clone(),
         database: first.database.clone(),
         full: full.set.backup_set_id,
         differential: None,
@@ -88,7 +88,7 @@ pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut R
         doing: None,
     };
     let mut state = State { target, written };
-    state.applied(&first.stands, first.bases, first.logs, None)?;
+    state.applied(first.stands, first.bases, first.logs, None);
     let (text, working) = (state.text()?, state.working());
     let failed = |error| Error::io("write", state.target.display().to_string(), error);
     File::open(temporary).and_then(|file| file.sync_all()).map_err(failed)?;
@@ -98,7 +98,7 @@ pub(super) fn leave(first: &First<'_>, restore: &sqlite::Restore, report: &mut R
         let mut file = OpenOptions::new();
         let file = std::os::unix::fs::OpenOptionsExt::mode(file.write(true).create_new(true), 0o600).open(temporary);
         file.and_then(|mut file| std::io::Write::write_all(&mut file, &text)).map_err(failed)?;
-        restore.publish(&|_| Ok(()))
+        restore.publish()
     };
     match publish() {
         Ok(warnings) => {
@@ -140,7 +140,7 @@ impl<'a> Step<'a> {
             let why = "another restore has changed it just now";
             return Err(Error::refused(shown, why, "look at it, and run this again"));
         }
-        log::clear(&path);
+        log::clear(&path, &state.written.engine);
         let step = Self { state, database, request };
         step.check_file()?;
         Ok(step)
@@ -149,17 +149,13 @@ impl<'a> Step<'a> {
     /// Nobody else has written to it since the last step.
     fn check_file(&self) -> Result<()> {
         let path = self.state.working();
-        for end in ["-wal", "-journal"] {
-            let mut side = path.clone().into_os_string();
-            side.push(end);
-            if Path::new(&side).exists() {
-                let why = format!("`{}` is there: an application has opened it", Path::new(&side).display());
-                return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
-            }
+        if let Some(side) = self.engine()?.sign_of_use(&path) {
+            let why = format!("`{}` is there: an application has opened it", side.display());
+            return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
         }
         let (stands, metadata) = (self.state.end()?, self.database.metadata());
         let length = metadata.map_err(|e| Error::io("look at", path.display().to_string(), e))?.len();
-        let wanted = u64::from(stands.pages) * u64::from(stands.page_size);
+        let wanted = stands.file_bytes.unwrap_or(length);
         if self.state.written.doing.is_none() && length != wanted {
             let why = format!("has {length} bytes, and had {wanted} when the last step ended");
             return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
@@ -167,8 +163,13 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
+    fn engine(&self) -> Result<&'static dyn FileEngine> {
+        fullbore_engines::file(&self.state.written.engine)
+    }
+
     fn run(mut self, conduct: &Conduct, report: &mut Report) -> Result<()> {
-        report.engine = Some("sqlite".into());
+        let (engine, name) = (self.engine()?, self.state.written.engine.clone());
+        report.engine = Some(name.clone());
         report.database = Some(self.state.written.database.clone());
         if self.request.reading.from.is_empty() {
             if let Some(doing) = &self.state.written.doing {
@@ -193,8 +194,8 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         let depth = if self.request.integrity_check { Depth::Full } else { Depth::Quick };
-        report.timed(CHECKING, |_| check_integrity(&self.state.working(), &self.state.target, depth))?;
-        sqlite::refuse_side_files(&self.state.target)?;
+        report.timed(CHECKING, |_| file::check(&name, &self.state.working(), &self.state.target, depth))?;
+        engine.refuse_side_files(&self.state.target)?;
         self.state.finish(&self.database)
     }
 
@@ -260,7 +261,7 @@ impl<'a> Step<'a> {
         let synced = self.database.sync_all();
         synced.map_err(|e| Error::io("sync", self.state.working().display().to_string(), e))?;
         let stop_at = self.request.reading.choice.stop_at.filter(|_| done.len() == logs.len());
-        self.state.applied(&reached.stands, bases, done, stop_at)?;
+        self.state.applied(reached.stands.clone(), bases, done, stop_at);
         self.state.write()
     }
 
@@ -270,7 +271,7 @@ impl<'a> Step<'a> {
         found: &media::Found,
         conduct: &Conduct,
         report: &mut Report,
-    ) -> Result<End> {
+    ) -> Result<SetEnd> {
         let set = opened.sets.front().ok_or(Error::Halted)?;
         let stream = only_stream(set)?;
         let manifest = set.manifest().cloned();
@@ -279,7 +280,7 @@ impl<'a> Step<'a> {
         let outcome = opened.unpack_next(&target, conduct).map_err(|error| found.naming_copies(error))?;
         reading::book(&outcome, report);
         report.timed(SYNCING, |_| target.sync())?;
-        end_of(manifest.as_ref().ok_or(Error::Halted)?)
+        log::end_of(manifest.as_ref().ok_or(Error::Halted)?)
     }
 
     /// What this step will do, which has to be all that a step that was broken off has begun.
@@ -314,10 +315,4 @@ fn take(heap: media::Heap, sequence: Sequence, report: &mut Report) -> (Vec<medi
     let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
     let chosen = sequence.sets.iter().filter_map(|&at| sets[at].take());
     chosen.partition(|found| found.set.kind != SetKind::Log)
-}
-
-/// Where a full or a differential ends.
-pub(super) fn end_of(manifest: &Manifest) -> Result<End> {
-    End::read(&manifest.position.checkpoint.value())
-        .map_err(|bad| Error::incomplete("the full", format!("its position makes no sense: {bad}"), "use another set"))
 }

@@ -1,16 +1,15 @@
 //! SQLite's row in the table of engines.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fullbore_core::device::without_password;
 use fullbore_core::io::real_path;
-use fullbore_core::media::{LogRange, Position, SetKind};
 use fullbore_core::{Error, Result};
 
 use super::open_files::beside;
-use super::restore::SIDE_FILES;
-use super::{Snapshot, log_backup};
-use crate::engine::{Engine, Identity, LogEngine, Stems};
+use super::restore::{self, SIDE_FILES};
+use super::{Snapshot, integrity};
+use crate::engine::{Depth, Engine, FileEngine, FileRestore, Identity, LogEngine, Over, Stems};
 use crate::{Options, Session};
 
 /// SQLite.
@@ -50,6 +49,10 @@ impl Engine for Sqlite {
         options.keep_free_pages.then_some(("--keep-free-pages", why))
     }
 
+    fn file(&self) -> Option<&dyn FileEngine> {
+        Some(self)
+    }
+
     fn log(&self) -> Option<&dyn LogEngine> {
         Some(self)
     }
@@ -67,14 +70,26 @@ impl Engine for Sqlite {
     }
 }
 
-impl LogEngine for Sqlite {
-    fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
-        log_backup::range::log_range(kind, position, finished_at)
+impl FileEngine for Sqlite {
+    fn prepare(&self, target: &Path, over: Over) -> Result<Box<dyn FileRestore>> {
+        Ok(Box::new(restore::prepare(target, over)?))
+    }
+
+    fn refuse_side_files(&self, target: &Path) -> Result<()> {
+        restore::refuse_side_files(target)
+    }
+
+    fn sign_of_use(&self, file: &Path) -> Option<PathBuf> {
+        ["-wal", "-journal"].iter().map(|suffix| beside(file, suffix)).find(|side| side.exists())
+    }
+
+    fn check(&self, file: &Path, depth: Depth) -> Result<Vec<String>> {
+        integrity::check(file, depth)
     }
 }
 
 /// The path in `sqlite:PATH`; `sqlite:///absolute/path` means the same as `sqlite:/absolute/path`.
-fn path_of(url: &str) -> Result<&Path> {
+pub(super) fn path_of(url: &str) -> Result<&Path> {
     let rest = url.split_once(':').map_or("", |(_, rest)| rest);
     if rest.is_empty() {
         return Err(Error::usage(url, "the path is missing", "write sqlite:PATH"));

@@ -9,18 +9,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::connection::explain;
 use super::open_files::io_error;
+use crate::engine::Depth;
 
-/// How thorough [`check`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// `PRAGMA quick_check`: every page, without comparing indexes with their tables.
-    Quick,
-    /// `PRAGMA integrity_check`: everything.
-    Full,
-}
-
-/// Lets SQLite check a restored file that nobody else has open; gives the problems, none when it is sound. Takes no
-/// locks and makes no side files.
+/// Lets SQLite check a restored file that nobody else has open: `PRAGMA quick_check` (each page, without comparing indexes with their tables), or
+/// `PRAGMA integrity_check`. Gives the problems. Takes no locks and makes no side files.
 pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
     let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
     let escaped: String = real.as_os_str().as_bytes().iter().map(|&byte| escape(byte)).collect();

@@ -1,7 +1,7 @@
 //! The safe return of a database file: written beside the target, and under its name only when complete.
 //!
-//! `prepare` → the caller writes [`Restore::temporary`] → optionally [`check`] → [`Restore::publish`], or
-//! [`Restore::abandon`]. After a kill between any two steps the old database or the new one is whole under the
+//! [`prepare`] finds out whether the target is free. The caller writes to the temporary file, and lets it be checked. Then it
+//! publishes or abandons it ([`FileRestore`]). After a kill between any two steps the old database or the new one is whole under the
 //! name. SQLite would apply a stale `-wal` or `-journal` to whatever file has the name beside it, so none may be there.
 
 use std::fs::{self, File, OpenOptions};
@@ -21,6 +21,7 @@ use super::connection::{explain, not_a_database};
 use super::header::{HEADER_SIZE, MAGIC};
 use super::leftover;
 use super::open_files::{Claim, RawFile, beside, io_error};
+use crate::engine::{FileRestore, Over};
 
 /// The side files whose presence beside a database means that it is in use, or was when something crashed.
 pub(super) const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -71,26 +72,22 @@ pub struct Restore {
     leftovers: Vec<PathBuf>,
 }
 
-/// Finds out whether a database can be restored to `target`; writes nothing. Without `replace` neither the target
-/// nor a side file of it may exist; with it the target has to be an SQLite database, or as without it.
-pub fn prepare(target: &Path, replace: bool) -> Result<Restore> {
-    let target = resolve(target)?;
-    if replace && target.exists() {
-        must_be_a_database(&Claim::take(&target)?)?;
-    } else {
-        must_be_new(&target)?;
-    }
-    restore_to(target, replace)
-}
-
-/// The same where the target is what the caller removes before it is published: a restore in steps that is given up.
+/// Finds out whether a database can be restored to `target`. Writes nothing. Where a database may be replaced, the target is an SQLite database, or
+/// neither it nor a side file exists.
 ///
 /// # Errors
-/// Something stands beside it that SQLite would apply.
-pub fn prepare_over_what_goes(target: &Path) -> Result<Restore> {
+/// The target is in the way, or a file beside it that SQLite would apply.
+pub fn prepare(target: &Path, over: Over) -> Result<Restore> {
     let target = resolve(target)?;
-    refuse_side_files(&target)?;
-    restore_to(target, false)
+    match over {
+        Over::Database if target.exists() => must_be_a_database(&Claim::take(&target)?)?,
+        Over::Database | Over::Nothing => must_be_new(&target)?,
+        Over::State => refuse_side_files(&target)?,
+    }
+    let leftovers = leftover::of(&target)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
+    Ok(Restore { target, temporary, replace: over == Over::Database, leftovers })
 }
 
 /// SQLite would apply what stands beside `target` to whatever has its name.
@@ -108,35 +105,20 @@ pub fn refuse_side_files(target: &Path) -> Result<()> {
     }
 }
 
-fn restore_to(target: PathBuf, replace: bool) -> Result<Restore> {
-    let leftovers = leftover::of(&target)?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
-    Ok(Restore { target, temporary, replace, leftovers })
-}
-
-impl Restore {
-    /// Where the database goes first: a new name beside the target, on the same file system.
-    pub fn temporary(&self) -> &Path {
-        &self.temporary
-    }
-
-    /// The target with its links resolved.
-    pub fn target(&self) -> &Path {
+impl FileRestore for Restore {
+    fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Temporary files that earlier restores to this target left behind when they were killed; they may be deleted.
-    pub fn leftovers(&self) -> &[PathBuf] {
+    fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    fn leftovers(&self) -> &[PathBuf] {
         &self.leftovers
     }
 
-    /// Takes over what an interrupted restore to this target has left, the one that holds most: it becomes the temporary file, and is
-    /// locked as long as what is returned lives. `None` where there is nothing.
-    ///
-    /// # Errors
-    /// A running restore writes one of them, or it cannot be opened.
-    pub fn take_over(&mut self) -> Result<Option<LockableFile>> {
+    fn take_over(&mut self) -> Result<Option<LockableFile>> {
         let Some((path, file)) = leftover::take_over(&self.target)? else { return Ok(None) };
         let belongs = |other: &PathBuf| other.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes());
         self.leftovers.retain(|other| !belongs(other));
@@ -144,8 +126,21 @@ impl Restore {
         Ok(Some(file))
     }
 
-    /// Gives the restored file the target's name, durably. Gives warnings. After an error the caller abandons.
-    pub fn publish(&self, hook: Hook<'_>) -> Result<Vec<String>> {
+    fn publish(&self) -> Result<Vec<String>> {
+        self.publish_with(&|_| Ok(()))
+    }
+
+    fn abandon(&self) {
+        let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
+    }
+}
+
+impl Restore {
+    /// As [`FileRestore::publish`], with a hook after each step.
+    ///
+    /// # Errors
+    /// Those of the hook, too.
+    pub fn publish_with(&self, hook: Hook<'_>) -> Result<Vec<String>> {
         let restored =
             OpenOptions::new().write(true).open(&self.temporary).map_err(|e| io_error("open", &self.temporary, e))?;
         let mut warnings = Vec::new();
@@ -228,11 +223,6 @@ impl Restore {
             let target = self.target.display();
             warnings.push(format!("{target} could not be given the old file's owner and permissions: {error}"));
         }
-    }
-
-    /// Removes the temporary file; the target stays as it is.
-    pub fn abandon(&self) {
-        let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fullbore_engines::engine::{FileRestore, Over};
 use fullbore_engines::sqlite::{Snapshot, restore};
 use rusqlite::Connection;
 use rusqlite::fallible_iterator::FallibleIterator;
@@ -154,7 +155,7 @@ fn snapshot(path: &str) -> Result<String, String> {
 fn publish(step: &str, rest: &str) -> Result<String, String> {
     let step = restore::Step::ALL[step.parse::<usize>().unwrap()];
     let (from, to) = rest.split_once(' ').unwrap();
-    let restore = restore::prepare(Path::new(to), true).map_err(|e| e.to_string())?;
+    let restore = restore::prepare(Path::new(to), Over::Database).map_err(|e| e.to_string())?;
     std::fs::copy(from, restore.temporary()).unwrap();
     let kill = |done| {
         if done == step {
@@ -162,7 +163,7 @@ fn publish(step: &str, rest: &str) -> Result<String, String> {
         }
         Ok(())
     };
-    restore.publish(&kill).map(|_| "survived".into()).map_err(|e| e.to_string())
+    restore.publish_with(&kill).map(|_| "survived".into()).map_err(|e| e.to_string())
 }
 
 /// A writer that never rests, with checkpoints of every kind.

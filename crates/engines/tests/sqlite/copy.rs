@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::Memory;
 use fullbore_core::source::{Extent, Source};
 use fullbore_engines::Options;
+use fullbore_engines::engine::Depth;
 use fullbore_engines::sqlite::{Digest, Snapshot, content_digest, integrity};
 
 use crate::child::Child;
@@ -113,7 +114,7 @@ pub fn copy_slowly(source: &dyn Source, to: &Path, mut between: impl FnMut(u32))
 /// The copy holds what the snapshot's own transaction saw, and SQLite finds it sound.
 #[track_caller]
 pub fn assert_whole(copy: &Path, expected: &Digest) {
-    assert_eq!(integrity::check(copy, integrity::Depth::Full).unwrap(), Vec::<String>::new());
+    assert_eq!(integrity::check(copy, Depth::Full).unwrap(), Vec::<String>::new());
     assert_eq!(content_digest(copy).unwrap(), *expected);
     let side_files = ["db-wal", "db-shm"].map(|extension| copy.with_extension(extension).exists());
     assert_eq!(side_files, [false, false], "looking at a closed database leaves nothing behind");

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_engines::sqlite::integrity::{self, Depth};
+use fullbore_engines::engine::{Depth, FileRestore, Over};
+use fullbore_engines::sqlite::integrity;
 use fullbore_engines::sqlite::restore::{Step, prepare};
 use fullbore_engines::sqlite::{Digest, content_digest};
 
@@ -42,14 +43,14 @@ fn no_stop(_: Step) -> fullbore_core::Result<()> {
 fn a_new_database_appears_under_its_name_only_when_complete() {
     let (folder, from, digest) = folder();
     let target = folder.path().join("new.db");
-    let restore = prepare(&target, false).unwrap();
+    let restore = prepare(&target, Over::Nothing).unwrap();
     assert!(restore.temporary().file_name().unwrap().to_str().unwrap().starts_with("new.db.restoring-"));
     std::fs::copy(&from, restore.temporary()).unwrap();
     assert_eq!(integrity::check(restore.temporary(), Depth::Full).unwrap(), Vec::<String>::new());
     assert!(!target.exists());
     let steps = RefCell::new(Vec::new());
     let warnings = restore
-        .publish(&|step| {
+        .publish_with(&|step| {
             steps.borrow_mut().push(step);
             Ok(())
         })
@@ -62,9 +63,9 @@ fn a_new_database_appears_under_its_name_only_when_complete() {
 #[test]
 fn an_abandoned_restore_leaves_nothing() {
     let (folder, from, _) = folder();
-    let restore = prepare(&folder.path().join("new.db"), false).unwrap();
+    let restore = prepare(&folder.path().join("new.db"), Over::Nothing).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
-    let later = prepare(&folder.path().join("new.db"), false).unwrap();
+    let later = prepare(&folder.path().join("new.db"), Over::Nothing).unwrap();
     assert_eq!(later.leftovers(), [restore.temporary().to_owned()], "a killed restore would be named");
     restore.abandon();
     later.abandon();
@@ -75,7 +76,7 @@ fn an_abandoned_restore_leaves_nothing() {
 fn nothing_is_overwritten_without_replace() {
     let (folder, from, _) = folder();
     let target = folder.path().join("target.db");
-    let refused = |target: &Path| prepare(target, false).unwrap_err().to_string();
+    let refused = |target: &Path| prepare(target, Over::Nothing).unwrap_err().to_string();
     assert!(refused(&from).contains("--replace"));
     for suffix in ["-wal", "-shm", "-journal"] {
         let side = folder.path().join(format!("target.db{suffix}"));
@@ -88,7 +89,7 @@ fn nothing_is_overwritten_without_replace() {
     assert!(refused(folder.path()).contains("directory"));
     assert!(refused(&folder.path().join("no/such/x.db")).contains("No such file"));
     // Created by someone while the restore was running.
-    let restore = prepare(&target, false).unwrap();
+    let restore = prepare(&target, Over::Nothing).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
     let create = |step| {
         if step == Step::Synced {
@@ -96,7 +97,7 @@ fn nothing_is_overwritten_without_replace() {
         }
         Ok(())
     };
-    assert!(restore.publish(&create).is_err());
+    assert!(restore.publish_with(&create).is_err());
     restore.abandon();
     assert_eq!(std::fs::read(&target).unwrap(), b"mine");
 }
@@ -106,7 +107,7 @@ fn a_target_that_is_no_database_is_never_replaced() {
     let (folder, _, _) = folder();
     let target = folder.path().join("thesis.txt");
     std::fs::write(&target, "years of work, and no SQLite").unwrap();
-    assert!(prepare(&target, true).unwrap_err().to_string().contains("not an SQLite database"));
+    assert!(prepare(&target, Over::Database).unwrap_err().to_string().contains("not an SQLite database"));
 }
 
 #[test]
@@ -118,9 +119,9 @@ fn a_replaced_database_keeps_its_owner_and_permissions_and_loses_its_side_files(
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink("target.db", &link).unwrap();
-        let restore = prepare(&link, true).unwrap();
+        let restore = prepare(&link, Over::Database).unwrap();
         std::fs::copy(&from, restore.temporary()).unwrap();
-        assert_eq!(restore.publish(&no_stop).unwrap(), Vec::<String>::new());
+        assert_eq!(restore.publish_with(&no_stop).unwrap(), Vec::<String>::new());
         assert_eq!(names(folder.path()), ["from.db", "link.db", "target.db"], "{journal_mode}");
         assert_eq!(target.metadata().unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(content_digest(&target).unwrap(), digest);
@@ -132,19 +133,19 @@ fn a_database_in_use_is_not_replaced_however_idle_its_user_is() {
     let (_folder, from, _) = folder();
     let mut live = Live::new("PRAGMA journal_mode = wal");
     live.fill(10, 100);
-    let restore = prepare(&live.path, true).unwrap();
+    let restore = prepare(&live.path, Over::Database).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
-    assert!(restore.publish(&no_stop).unwrap_err().to_string().contains("in use"));
+    assert!(restore.publish_with(&no_stop).unwrap_err().to_string().contains("in use"));
     restore.abandon();
     live.sql("INSERT INTO a(x) VALUES (1)");
 
     let mut live = Live::new("PRAGMA journal_mode = delete");
     live.sql("BEGIN; SELECT count(*) FROM t");
-    let restore = prepare(&live.path, true).unwrap();
+    let restore = prepare(&live.path, Over::Database).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
-    assert!(restore.publish(&no_stop).unwrap_err().to_string().contains("in use"));
+    assert!(restore.publish_with(&no_stop).unwrap_err().to_string().contains("in use"));
     live.sql("COMMIT");
-    restore.publish(&no_stop).unwrap();
+    restore.publish_with(&no_stop).unwrap();
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn who_opened_the_old_database_meanwhile_cannot_write_beside_the_new_one() {
         let target = folder.path().join("target.db");
         database(&target, 100, journal_mode);
         let child = RefCell::new(Child::start());
-        let restore = prepare(&target, true).unwrap();
+        let restore = prepare(&target, Over::Database).unwrap();
         std::fs::copy(&from, restore.temporary()).unwrap();
         let intrude = |step| {
             if step == Step::Locked {
@@ -168,7 +169,7 @@ fn who_opened_the_old_database_meanwhile_cannot_write_beside_the_new_one() {
             }
             Ok(())
         };
-        restore.publish(&intrude).unwrap();
+        restore.publish_with(&intrude).unwrap();
         let error = child.borrow_mut().ask("sql 0 INSERT INTO t VALUES ('stray')").unwrap_err();
         assert!(error.contains("not a database"), "{journal_mode}: {error}");
         drop(child);
@@ -199,7 +200,7 @@ fn after_a_kill_at_any_step_the_old_or_the_new_database_is_whole() {
             assert_eq!(content_digest(&path).unwrap(), if renamed { new } else { old }, "{journal_mode} {step:?}");
             let rest: Vec<String> = names(home.path()).into_iter().filter(|name| name.contains("restoring")).collect();
             assert_eq!(rest.len(), usize::from(!renamed), "a leftover to name, and only then");
-            assert_eq!(prepare(&path, true).unwrap().leftovers().len(), rest.len());
+            assert_eq!(prepare(&path, Over::Database).unwrap().leftovers().len(), rest.len());
             drop(folder);
         }
     }
@@ -223,7 +224,7 @@ fn old_digest(path: &Path, copy: &Path) -> Digest {
 #[test]
 fn damage_in_a_restored_file_is_found_before_it_is_published() {
     let (folder, from, _) = folder();
-    let restore = prepare(&folder.path().join("a ?#%b.db"), false).unwrap();
+    let restore = prepare(&folder.path().join("a ?#%b.db"), Over::Nothing).unwrap();
     let mut bytes = std::fs::read(&from).unwrap();
     bytes[4096..8192].fill(0xee);
     std::fs::write(restore.temporary(), bytes).unwrap();
@@ -241,7 +242,7 @@ fn a_file_swapped_in_before_or_after_the_lock_is_refused_and_stays() {
         database(&target, 20, "delete");
         let other = folder.path().join("other.db");
         let expected = database(&other, 30, "delete");
-        let restore = prepare(&target, true).unwrap();
+        let restore = prepare(&target, Over::Database).unwrap();
         std::fs::copy(&from, restore.temporary()).unwrap();
         let swap = |step| {
             if step == swapped_after {
@@ -249,7 +250,7 @@ fn a_file_swapped_in_before_or_after_the_lock_is_refused_and_stays() {
             }
             Ok(())
         };
-        let text = restore.publish(&swap).unwrap_err().to_string();
+        let text = restore.publish_with(&swap).unwrap_err().to_string();
         assert!(text.contains("another file took its name"), "{swapped_after:?}: {text}");
         restore.abandon();
         assert_eq!(content_digest(&target).unwrap(), expected, "{swapped_after:?}");

@@ -1,6 +1,7 @@
 //! Following a log: read transactions that overlap, so that no frame can be lost between one set and the next, and the checkpoints
 //! that keep the log short all the same. Why that is so stands in `docs/engines/sqlite-log.md`, "What holds the log".
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,15 +11,18 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::super::connection::{Patience, QuietConnection, explain, read_index};
 use super::super::log::FRAME_HEADER_SIZE;
+use super::super::open_files::beside;
 use super::super::position::LogPosition;
 use super::super::source::Snapshot;
 use super::super::wal_index::IndexHeader;
 use super::end::{End, now};
+use super::engine::{end_of, ends};
 use super::join::Joining;
 use super::look::Lookout;
 use super::session::{Content, Database, EXACT_ATTEMPTS, LogBackup};
 use super::stretch::{Sighting, Stretch};
-use crate::Options;
+use crate::engine::{LogFollower, LogSession, SetEnd};
+use crate::{Options, Session};
 
 /// How long a follower tries to come between writers when the log has to be restarted; longer the longer the log is, up to `LONGEST_WAIT`.
 const WRITER_WAIT: Duration = Duration::from_millis(250);
@@ -85,125 +89,10 @@ impl Follower {
         })
     }
 
-    /// Goes on from the first of `bases`, where other runs ended, that the log continues; gives which.
-    ///
-    /// # Errors
-    /// It continues none of them; the reason is that of the first.
-    pub fn join(&mut self, bases: &[End]) -> Result<usize> {
-        let patience = self.patience();
-        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
-        let mut refusal = None;
-        for (at, base) in bases.iter().enumerate() {
-            let now = now().max(base.time().unwrap_or(i64::MIN));
-            let joining = Joining {
-                log: &self.database.log,
-                raw: &self.database.raw,
-                mark: &mark.header,
-                base,
-                held: false,
-                sightings: &[],
-                now,
-            };
-            match joining.stretches() {
-                Ok(stretches) => {
-                    (self.shipped, self.pending) = (base.clone(), stretches);
-                    self.advance(end_at(&mark.header, base.page_size, now))?;
-                    return Ok(at);
-                }
-                Err(apart) => {
-                    refusal.get_or_insert(apart.into_error(&self.database.log, base, &mark.header));
-                }
-            }
-        }
-        Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
-    }
-
-    /// A snapshot of now, for a full of which [`join_own`](Self::join_own) is told when it is durable.
-    ///
-    /// # Errors
-    /// As of any backup.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::open_beside(&self.database.path, &self.options, &self.database.claim)
-    }
-
-    /// Goes on from a full that was taken through [`snapshot`](Self::snapshot).
-    pub fn join_own(&mut self, full: End) {
-        (self.shipped, self.position) = (full.clone(), full);
-        self.pending.clear();
-    }
-
-    /// True when there are commits that have not been shipped.
-    ///
-    /// # Errors
-    /// The files are not those of the database any more.
-    pub fn has_news(&self) -> Result<bool> {
-        self.database.check_files()?;
-        let known = self.position.log.as_ref().map(|log| (log.salts(), log.max_frame));
-        let now = read_index(&self.database.index)?.map(|now| (now.salts, now.max_frame));
-        Ok(!self.pending.is_empty() || now.is_some_and(|now| now.1 > 0 && Some(now) != known))
-    }
-
-    /// Everything that was committed since the last set, held until [`shipped`](Self::shipped); `None` when nothing was. After a failure to store
-    /// it, it may be asked again.
-    ///
-    /// # Errors
-    /// Frames are missing: files were changed past SQLite.
-    pub fn next_set(&mut self) -> Result<Option<LogBackup>> {
-        let until = now();
-        let patience = self.patience();
-        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
-        let (fresh, seen) = self.join_held(&mark.header)?;
-        let stretches: Vec<Stretch> = self.pending.iter().cloned().chain(fresh).collect();
-        self.ahead = Some(end_at(&mark.header, self.shipped.page_size, seen));
-        let content = Content { stretches, first: self.shipped.clone(), until };
-        let set = LogBackup::new(content, None, self.database.clone())?;
-        if set.is_none() {
-            self.ahead = None;
-            self.end_spare()?;
-        }
-        Ok(set)
-    }
-
-    /// The set that [`next_set`](Self::next_set) gave is durable, and ends at `end`.
-    ///
-    /// # Errors
-    /// SQLite cannot end a transaction.
-    pub fn shipped(&mut self, end: End) -> Result<()> {
-        let Some(ahead) = self.ahead.take() else { return Ok(()) };
-        if let Some(log) = &end.log {
-            self.lookout.forget(log.salts(), log.max_frame);
-        }
-        self.shipped = end;
-        self.pending.clear();
-        self.advance(ahead)
-    }
-
     /// Bytes of the log up to where it was shipped.
-    pub fn log_bytes(&self) -> u64 {
+    fn log_bytes(&self) -> u64 {
         let frame = FRAME_HEADER_SIZE as u64 + u64::from(self.shipped.page_size);
         self.position.log.as_ref().map_or(0, |log| u64::from(log.max_frame) * frame)
-    }
-
-    /// Copies the log into the database and makes the next writer restart it, if it has `limit` bytes and nobody else stands in the way; true
-    /// when it could be done. Afterwards a set should be shipped soon.
-    ///
-    /// # Errors
-    /// SQLite fails, or frames are missing.
-    pub fn shorten(&mut self, limit: u64) -> Result<bool> {
-        let times = u32::try_from(self.log_bytes() / limit.max(1)).unwrap_or(u32::MAX);
-        let waited = times > 4 || self.tried.is_none_or(|tried| tried.elapsed() >= BETWEEN_TRIES);
-        if !waited || !self.pending.is_empty() || self.log_bytes() < limit {
-            return Ok(false);
-        }
-        self.tried = Some(Instant::now());
-        checkpoint(&self.spare, &self.database.path)?;
-        if !self.lock_writers(WRITER_WAIT.saturating_mul(times).min(LONGEST_WAIT))? {
-            return Ok(false);
-        }
-        let done = self.shorten_locked();
-        let unlocked = self.writer.as_ref().map_or(Ok(()), |writer| writer.execute_batch("ROLLBACK"));
-        unlocked.map_err(|error| explain(&self.database.path, error))?;
-        done
     }
 
     /// While nobody can commit.
@@ -296,6 +185,104 @@ impl Follower {
 
     fn patience(&self) -> Patience {
         Patience::new(self.options.lock_timeout, self.options.halt.clone())
+    }
+}
+
+impl LogFollower for Follower {
+    fn join(&mut self, bases: &[SetEnd]) -> Result<usize> {
+        let bases = ends(bases)?;
+        let patience = self.patience();
+        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
+        let mut refusal = None;
+        for (at, base) in bases.iter().enumerate() {
+            let now = now().max(base.time().unwrap_or(i64::MIN));
+            let joining = Joining {
+                log: &self.database.log,
+                raw: &self.database.raw,
+                mark: &mark.header,
+                base,
+                held: false,
+                sightings: &[],
+                now,
+            };
+            match joining.stretches() {
+                Ok(stretches) => {
+                    (self.shipped, self.pending) = (base.clone(), stretches);
+                    self.advance(end_at(&mark.header, base.page_size, now))?;
+                    return Ok(at);
+                }
+                Err(apart) => {
+                    refusal.get_or_insert(apart.into_error(&self.database.log, base, &mark.header));
+                }
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Snapshot::open_beside(&self.database.path, &self.options, &self.database.claim)?))
+    }
+
+    fn join_own(&mut self, position: &serde_json::Value) -> Result<()> {
+        let full = end_of(position)?;
+        (self.shipped, self.position) = (full.clone(), full);
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn has_news(&self) -> Result<bool> {
+        self.database.check_files()?;
+        let known = self.position.log.as_ref().map(|log| (log.salts(), log.max_frame));
+        let now = read_index(&self.database.index)?.map(|now| (now.salts, now.max_frame));
+        Ok(!self.pending.is_empty() || now.is_some_and(|now| now.1 > 0 && Some(now) != known))
+    }
+
+    fn next_set(&mut self) -> Result<Option<Box<dyn LogSession>>> {
+        let until = now();
+        let patience = self.patience();
+        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
+        let (fresh, seen) = self.join_held(&mark.header)?;
+        let stretches: Vec<Stretch> = self.pending.iter().cloned().chain(fresh).collect();
+        self.ahead = Some(end_at(&mark.header, self.shipped.page_size, seen));
+        let content = Content { stretches, first: self.shipped.clone(), until };
+        let set = LogBackup::new(content, None, self.database.clone())?;
+        if set.is_none() {
+            self.ahead = None;
+            self.end_spare()?;
+        }
+        Ok(set.map(|set| Box::new(set) as Box<dyn LogSession>))
+    }
+
+    fn shipped(&mut self, end: &SetEnd) -> Result<()> {
+        let end = end_of(&end.position)?;
+        let Some(ahead) = self.ahead.take() else { return Ok(()) };
+        if let Some(log) = &end.log {
+            self.lookout.forget(log.salts(), log.max_frame);
+        }
+        self.shipped = end;
+        self.pending.clear();
+        self.advance(ahead)
+    }
+
+    fn shorten(&mut self, limit: u64) -> Result<bool> {
+        let times = u32::try_from(self.log_bytes() / limit.max(1)).unwrap_or(u32::MAX);
+        let waited = times > 4 || self.tried.is_none_or(|tried| tried.elapsed() >= BETWEEN_TRIES);
+        if !waited || !self.pending.is_empty() || self.log_bytes() < limit {
+            return Ok(false);
+        }
+        self.tried = Some(Instant::now());
+        checkpoint(&self.spare, &self.database.path)?;
+        if !self.lock_writers(WRITER_WAIT.saturating_mul(times).min(LONGEST_WAIT))? {
+            return Ok(false);
+        }
+        let done = self.shorten_locked();
+        let unlocked = self.writer.as_ref().map_or(Ok(()), |writer| writer.execute_batch("ROLLBACK"));
+        unlocked.map_err(|error| explain(&self.database.path, error))?;
+        done
+    }
+
+    fn log_file_bytes(&self) -> u64 {
+        fs::metadata(beside(&self.database.path, "-wal")).map_or(0, |metadata| metadata.len())
     }
 }
 

@@ -4,17 +4,16 @@
 //! between one set and the next, [`apply`] puts the frames of a set ([`group`]) over the pages of a restored database. How nothing is lost
 //! stands in `docs/engines/sqlite-log.md`, what a set holds in MEDIA_FORMAT §11.
 
-pub mod apply;
 pub mod end;
-pub mod follow;
 pub mod group;
-pub mod session;
 
+mod apply;
+mod engine;
+mod follow;
 mod join;
 mod look;
-pub mod range;
+mod range;
+mod session;
 mod stretch;
 
 pub use end::{End, LogEnd};
-pub use follow::Follower;
-pub use session::LogBackup;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fullbore_core::error::counted;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
@@ -15,9 +16,11 @@ use super::super::position::LogPosition;
 use super::super::probe::{self, locate};
 use super::super::source::{is_wal, open_log};
 use super::end::{End, FrameRange, LogEnd, now, show_time};
+use super::engine::set_end;
 use super::group::Group;
 use super::join::{Apart, Joining};
 use super::stretch::Stretch;
+use crate::engine::{LogSession, SetEnd};
 use crate::{Facts, Options, Session};
 
 /// The stream of groups, and that of frames.
@@ -86,6 +89,7 @@ pub struct LogBackup {
     cursor: Mutex<(usize, u64)>,
     first: End,
     last: LogEnd,
+    end: SetEnd,
     database: Database,
 }
 
@@ -157,12 +161,8 @@ impl LogBackup {
         let stream = |(id, name): (u16, &str), size| Stream { id, name: name.into(), unit: UNIT, size };
         let streams = [stream(STREAMS[0], groups.len() as u64), stream(STREAMS[1], bytes)];
         let (hold, cursor) = (Mutex::new(hold), Mutex::default());
-        Ok(Some(Self { hold, stretches, groups, streams, cursor, first, last, database }))
-    }
-
-    /// Where the set ends.
-    pub fn last(&self) -> &LogEnd {
-        &self.last
+        let end = set_end(&last.end, as_json(&last, &database)?);
+        Ok(Some(Self { hold, stretches, groups, streams, cursor, first, last, end, database }))
     }
 
     /// Copies bytes of a stream; gives how many there were.
@@ -277,6 +277,16 @@ impl Session for LogBackup {
 
     fn database_at(&self) -> Result<PathBuf, String> {
         Ok(self.database.path.clone())
+    }
+}
+
+impl LogSession for LogBackup {
+    fn end(&self) -> &SetEnd {
+        &self.end
+    }
+
+    fn amount(&self) -> String {
+        counted(self.last.frames, "frame")
     }
 }
 

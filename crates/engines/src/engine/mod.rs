@@ -1,10 +1,18 @@
 //! What the rest of the program asks an engine. An engine is a folder, a type that implements [`Engine`], and a line in [`ENGINES`](crate::ENGINES).
 
-use std::path::{Path, PathBuf};
+mod directory;
+mod file;
+mod log;
+mod pages;
+
+use std::path::PathBuf;
 
 use fullbore_core::Result;
-use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
-use fullbore_core::unpack::Target;
+
+pub use directory::{DirectoryEngine, TextOfTable};
+pub use file::{Depth, FileEngine, FileRestore, Over};
+pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
+pub use pages::{PageCheck, PageEngine};
 
 use crate::{Options, Session};
 
@@ -36,6 +44,11 @@ pub trait Engine: Sync {
 
     /// Its log backups, if it has any.
     fn log(&self) -> Option<&dyn LogEngine> {
+        None
+    }
+
+    /// Its databases in one file each, if they are.
+    fn file(&self) -> Option<&dyn FileEngine> {
         None
     }
 
@@ -87,70 +100,4 @@ impl Stems {
         };
         Self { now, earlier }
     }
-}
-
-/// Log backups of an engine.
-pub trait LogEngine: Sync {
-    /// Where a set begins and ends in the log; `None` where its position makes no sense. `finished_at` is when it was finished, in microseconds
-    /// since 1970: it counts where the position does not tell a time.
-    fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange>;
-}
-
-/// Directories that a server of the engine starts on.
-pub trait DirectoryEngine: Sync {
-    /// Marks an empty directory as a copy that is not complete: no server starts on it.
-    ///
-    /// # Errors
-    /// The directory cannot be written.
-    fn begin(&self, directory: &Path) -> Result<()>;
-
-    /// The name of that mark in the directory.
-    fn mark(&self) -> &'static str;
-
-    /// Makes a directory, whose files are all there and durable, one that a server starts on. `position` is the one of the set's manifest.
-    ///
-    /// # Errors
-    /// The directory cannot be written.
-    fn finish(&self, directory: &Path, position: &serde_json::Value) -> Result<()>;
-
-    /// What has to be done once a server runs on a restored directory, if no start check has done it.
-    fn after_a_start(&self, position: &serde_json::Value) -> Option<String> {
-        let _ = position;
-        None
-    }
-
-    /// The tables among `streams` that are stored as SQL text.
-    fn texts_of_tables(&self, streams: &[ManifestStream]) -> Vec<TextOfTable> {
-        let _ = streams;
-        Vec::new()
-    }
-}
-
-/// Pages that carry checksums.
-pub trait PageEngine: Sync {
-    /// What looks at the pages while a set that restores to `streams` is verified.
-    fn check(&self, streams: &[ManifestStream]) -> Box<dyn PageCheck>;
-
-    /// Bytes of one page of a file; `None` of a file without pages.
-    fn page_size(&self, stream: &ManifestStream) -> Option<u32>;
-
-    /// What a set says of pages that were damaged when it was made (with `--continue-after-error`). `position` is the one of its manifest.
-    fn damaged_at_source(&self, position: &serde_json::Value) -> Option<String>;
-}
-
-/// What looks at a set's bytes while it is verified.
-pub trait PageCheck: Target {
-    /// What was damaged already when it was read, each in a sentence for the user; once everything has been given.
-    fn damaged(&self) -> Vec<String>;
-}
-
-/// A table that a restored directory holds as SQL text only, until somebody loads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextOfTable {
-    /// Its path below the directory.
-    pub path: String,
-    /// Bytes of its longest statement: less than the server's `max_allowed_packet` must be.
-    pub longest_statement: u64,
-    /// Whether the server forgets its rows whenever it stops.
-    pub in_memory: bool,
 }

@@ -1,0 +1,308 @@
+//! RESTORE of a database that is one file: it is put together beside the target, and gets the target's name when it is whole.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::io::{LockableFile, directory_of, free_space};
+use fullbore_core::media::{StreamRecord, total};
+use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::{Depth, FileRestore, Over};
+
+use super::super::{Conduct, media, reading};
+use super::state::State;
+use super::{CHECKING, Into, Recovery, Request, SYNCING, log, plan_line, refuse_start_check, resume, steps, table};
+use crate::report::Report;
+use crate::units::{counted, show_bytes};
+
+/// Restores a full, its differential and log sets, all of databases that are one file.
+///
+/// # Errors
+/// Whatever stops it; then the target is as it was.
+pub(super) fn restore(
+    bases: &[media::Found],
+    logs: &[media::Found],
+    mut opened: reading::Opened,
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    refuse_start_check(request)?;
+    table::refuse(request)?;
+    let bytes = total(bases.iter().map(|found| found.database_bytes.unwrap_or(0)));
+    conduct.progress.total.store(bytes, Ordering::Relaxed);
+    let mut staging: Option<Staging> = None;
+    let base = opened.sets.back().and_then(|set| set.manifest()).cloned();
+    let streams = opened.sets.iter().map(only_stream).collect::<Result<Vec<_>>>()?;
+    for (at, (found, stream)) in bases.iter().zip(streams).enumerate() {
+        if request.dry_run {
+            plan_line(found, report);
+            if at == 0 && request.resume {
+                resume::foresee(&mut opened, request, conduct, report)?;
+            }
+            continue;
+        }
+        if staging.is_none() {
+            staging = Some(Staging::prepare(request, &opened.sets[0], stream.size, report)?);
+        }
+        let Some(staging) = staging.as_mut() else { continue };
+        if at == 0 && staging.is_taken_over() && resume::is_possible(&opened, report) {
+            let resumed = resume::full(&mut opened, staging, &stream, conduct, report);
+            reading::book(&resumed.map_err(|error| found.naming_copies(error))?, report);
+            continue;
+        }
+        let target = staging.file_target(&stream, at == 0)?;
+        let into: &dyn Target = target.as_ref().map_or(&NullTarget, |target| target);
+        let outcome = opened.unpack_next(into, conduct).map_err(|error| found.naming_copies(error))?;
+        report.timed(SYNCING, |_| target.as_ref().map_or(Ok(()), FileTarget::sync))?;
+        reading::book(&outcome, report);
+    }
+    let Some(staging) = staging else {
+        logs.iter().for_each(|found| plan_line(found, report));
+        report.status = "planned".into();
+        return Ok(());
+    };
+    let database = staging.restore.as_deref().map(FileRestore::temporary);
+    let more = !logs.is_empty() || request.reading.choice.stop_at.is_some() || request.recovery == Recovery::Later;
+    let mut first = None;
+    if let Some(base) = base.filter(|_| more) {
+        let mut reached = log::Reached::at(log::end_of(&base)?);
+        log::apply(logs, &mut reached, database, request, key, conduct, report)?;
+        first = Some(steps::First { bases, logs, database: base.database, stands: reached.stands });
+    }
+    conduct.check()?;
+    match first.filter(|_| request.recovery == Recovery::Later) {
+        Some(first) => staging.leave(|restore| steps::leave(first, restore, report)),
+        None => staging.publish(request, report),
+    }
+}
+
+/// Restores the set on standard input.
+///
+/// # Errors
+/// Whatever stops it; then the target is as it was.
+pub(super) fn restore_piped(
+    set: &mut MediaSet,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    refuse_start_check(request)?;
+    table::refuse(request)?;
+    if request.recovery == Recovery::Later {
+        let why = "what comes from a pipe is restored in one go";
+        return Err(Error::usage("--no-recovery", why, "put the set into a file first"));
+    }
+    if request.reading.choice.stop_at.is_some() {
+        let why = "a pipe holds one set, and nothing to choose from";
+        return Err(Error::usage("--stop-at", why, "put the sets into files first"));
+    }
+    if set.header().base_backup_set_id.is_some() {
+        return Err(Error::refused(
+            "--from -",
+            "a differential or a log set cannot be restored from a pipe alone",
+            "name its full and it as files",
+        ));
+    }
+    let stream = only_stream(set)?;
+    let mut staging = Staging::prepare(request, set, stream.size, report)?;
+    let outcome = match staging.file_target(&stream, true)? {
+        None => reading::unpack(set, &request.reading.knobs, &NullTarget, conduct, report)?,
+        Some(target) => {
+            let outcome = reading::unpack(set, &request.reading.knobs, &target, conduct, report)?;
+            report.timed(SYNCING, |_| target.sync())?;
+            outcome
+        }
+    };
+    reading::book(&outcome, report);
+    conduct.check()?;
+    staging.publish(request, report)
+}
+
+/// The one stream of a set.
+pub(super) fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
+    let header = set.header();
+    fullbore_engines::file(&header.engine)?;
+    match &header.streams[..] {
+        [stream] => Ok(stream.clone()),
+        _ => Err(Error::incomplete("media set", "a database in one file has exactly one stream", "use another set")),
+    }
+}
+
+/// Where the database is put together. Dropped before it is published, it removes what it made.
+pub(super) struct Staging {
+    /// None of `nul:`.
+    pub restore: Option<Box<dyn FileRestore>>,
+    /// The engine that the database is of.
+    pub engine: String,
+    /// What was restored in steps to the same target, and is given up (`--replace`).
+    given_up: Option<State>,
+    /// The temporary file, locked while it is written.
+    lock: Option<LockableFile>,
+    /// What is not published stays for another restore.
+    keep: bool,
+}
+
+impl Staging {
+    fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
+        let engine = set.header().engine.clone();
+        let Some(path) = path_of(request, set)? else {
+            return Ok(Self { restore: None, engine, given_up: None, lock: None, keep: false });
+        };
+        let directory = directory_of(&path);
+        if request.mkdir {
+            std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+        }
+        let (mut restore, given_up) = prepare(request, &engine, &path)?;
+        let lock = if request.resume { resume::take_over(&mut *restore, report)? } else { None };
+        report.warnings.extend(restore.leftovers().iter().map(|left| {
+            format!(
+                "`{}` is what a killed restore has left; --resume goes on with it, or it can be removed",
+                left.display()
+            )
+        }));
+        let held = lock.as_ref().and_then(|lock| lock.metadata().ok()).map_or(0, |metadata| metadata.blocks() * 512);
+        let free = free_space(directory)?.saturating_add(held);
+        if free < size {
+            return Err(Error::refused(
+                directory.display().to_string(),
+                format!("the database needs {} there, and {} are free", show_bytes(size), show_bytes(free)),
+                "free space there, or name another target with --into",
+            ));
+        }
+        Ok(Self { restore: Some(restore), engine, given_up, lock, keep: request.resume })
+    }
+
+    /// Its file is there already: an interrupted restore has left it.
+    fn is_taken_over(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// The file that a set is unpacked into; the first set of a chain makes it.
+    fn file_target(&mut self, stream: &StreamRecord, first: bool) -> Result<Option<FileTarget>> {
+        let Some(restore) = &self.restore else { return Ok(None) };
+        let path = restore.temporary();
+        match &self.lock {
+            Some(taken_over) if first => {
+                let emptied = taken_over.set_len(0);
+                emptied.map_err(|e| Error::io("empty", path.display().to_string(), e))?;
+            }
+            None if first => self.lock = Some(make_locked(path)?),
+            _ => {}
+        }
+        let mut target = FileTarget::new();
+        target.add(stream.id, path, stream.size, first)?;
+        Ok(Some(target))
+    }
+
+    fn publish(self, request: &Request, report: &mut Report) -> Result<()> {
+        let engine = self.engine.clone();
+        self.leave(|restore| {
+            if request.integrity_check {
+                report.timed(CHECKING, |_| check(&engine, restore.temporary(), restore.target(), Depth::Full))?;
+            }
+            report.warnings.extend(restore.publish()?);
+            Ok(())
+        })
+    }
+
+    /// Lets `publish` give names to what was restored; without success nothing of it stays.
+    fn leave(mut self, publish: impl FnOnce(&dyn FileRestore) -> Result<()>) -> Result<()> {
+        let Some(restore) = self.restore.take() else { return Ok(()) };
+        let given_up = self.given_up.take().map_or(Ok(()), |state| state.give_up());
+        let keep = self.keep;
+        given_up.and_then(|()| publish(&*restore)).inspect_err(|_| {
+            if !keep {
+                restore.abandon();
+            }
+        })
+    }
+}
+
+/// Lets the engine check what was restored.
+///
+/// # Errors
+/// It finds problems, or the file cannot be read.
+pub(super) fn check(engine: &str, file: &Path, target: &Path, depth: Depth) -> Result<()> {
+    let problems = fullbore_engines::file(engine)?.check(file, depth)?;
+    problems.first().map_or(Ok(()), |problem| {
+        Err(Error::refused(
+            target.display().to_string(),
+            format!(
+                "the check finds {} in the restored database; the first: {problem}",
+                counted(problems.len() as u64, "problem")
+            ),
+            "the database was damaged when it was backed up; restore without --integrity-check to look at it",
+        ))
+    })
+}
+
+/// Finds out whether a database can be restored there, and what was restored in steps and is given up for it.
+pub(super) fn prepare(request: &Request, engine: &str, path: &Path) -> Result<(Box<dyn FileRestore>, Option<State>)> {
+    let given_up = super::state_of(&request.into)?;
+    let over = match &given_up {
+        Some(known) if !request.replace => return Err(known.refusal()),
+        Some(_) => Over::State,
+        None if request.replace => Over::Database,
+        None => Over::Nothing,
+    };
+    Ok((fullbore_engines::file(engine)?.prepare(path, over)?, given_up))
+}
+
+/// Where the database is to be; `None` for `nul:`.
+pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBuf>> {
+    let directory = match &request.into {
+        Into::Null => return Ok(None),
+        Into::File { engine, path } if *engine == set.header().engine => return Ok(Some(path.clone())),
+        Into::File { .. } => return Err(request.into.of_another_engine(&set.header().engine)),
+        Into::Directory(directory) => directory,
+    };
+    let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
+    let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");
+    let name = name.unwrap_or_else(|| "database.db".into());
+    must_be_empty(directory, request.replace, request.resume.then_some(&name))?;
+    Ok(Some(directory.join(name)))
+}
+
+/// Makes the temporary file. Its lock tells a running restore from a killed one; others than its owner may not read it yet.
+fn make_locked(path: &Path) -> Result<LockableFile> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let made = LockableFile::from(made.map_err(|e| Error::io("create", path.display().to_string(), e))?);
+    // Another run that looks whether this is a leftover holds it for an instant.
+    let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
+    let _ = (0..100).any(|_| {
+        locked() || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    });
+    Ok(made)
+}
+
+/// A directory that holds anything is left alone without `--replace`; but for what killed restores of the database `resumed` have left.
+fn must_be_empty(directory: &Path, replace: bool, resumed: Option<&String>) -> Result<()> {
+    let is_left = |name: &str| resumed.is_some_and(|resumed| name.starts_with(&format!("{resumed}.restoring-")));
+    let holds_something = std::fs::read_dir(directory)
+        .is_ok_and(|entries| entries.flatten().any(|entry| !entry.file_name().to_str().is_some_and(is_left)));
+    if replace || !holds_something {
+        return Ok(());
+    }
+    Err(Error::refused(
+        directory.display().to_string(),
+        "is not empty",
+        "restore into an empty directory, or add --replace to replace the database of the same name in it",
+    ))
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Some(restore) = self.restore.take().filter(|_| !self.keep) {
+            restore.abandon();
+        }
+    }
+}
