@@ -73,7 +73,7 @@ type Put<'a> = &'a dyn Fn(&str, &str, &[u8]) -> std::io::Result<()>;
 
 /// The pages with rows that the tests have from real servers, each behind the flags of its tablespace.
 fn innodb(put: Put) -> std::io::Result<()> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/engines/src/innodb/fixtures");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/engines/src/mysql_family/innodb/fixtures");
     for (name, dialect) in [
         ("mariadb-full_crc32-plain", 0),
         ("mariadb-full_crc32-pagezip", 0),

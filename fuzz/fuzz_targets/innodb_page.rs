@@ -1,10 +1,12 @@
 //! InnoDB's pages and the heads of tablespaces, of both dialects, with checksums put right or not.
 #![no_main]
 
-use fullbore_engines::innodb::Dialect;
-use fullbore_engines::innodb::extents::{Extents, Layout};
-use fullbore_engines::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict, seal_full_crc32};
-use fullbore_engines::innodb::tablespace::{Doublewrite, Head};
+use fullbore_engines::mysql_family::innodb::Dialect;
+use fullbore_engines::mysql_family::innodb::extents::{Extents, Layout};
+use fullbore_engines::mysql_family::innodb::page::{
+    PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict, seal_full_crc32,
+};
+use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

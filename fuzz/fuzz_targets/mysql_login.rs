@@ -1,8 +1,8 @@
 //! What a server says first, and the URL that led to it.
 #![no_main]
 
-use fullbore_engines::mysql::connection::Greeting;
-use fullbore_engines::mysql::url::ServerAddress;
+use fullbore_engines::mysql_family::connection::Greeting;
+use fullbore_engines::mysql_family::url::ServerAddress;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

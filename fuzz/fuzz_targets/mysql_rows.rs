@@ -2,10 +2,10 @@
 #![no_main]
 
 use fullbore_core::{Error, Result};
-use fullbore_engines::mysql::connection::{RowBytes, RowDecoder};
-use fullbore_engines::mysql::logical::columns::Form;
-use fullbore_engines::mysql::logical::literal;
-use fullbore_engines::mysql::logical::load::Statements;
+use fullbore_engines::mysql_family::connection::{RowBytes, RowDecoder};
+use fullbore_engines::mysql_family::logical::columns::Form;
+use fullbore_engines::mysql_family::logical::literal;
+use fullbore_engines::mysql_family::logical::load::Statements;
 use libfuzzer_sys::fuzz_target;
 
 const FORMS: [Form; 7] = [Form::Number, Form::Real, Form::Quoted, Form::Text, Form::Binary, Form::Json, Form::Members];

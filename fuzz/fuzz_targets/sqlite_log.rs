@@ -1,7 +1,7 @@
 //! SQLite's write-ahead log: its header, its frames, and the map of a whole log, with checksums put right or not.
 #![no_main]
 
-use fullbore_engines::sqlite::log::{
+use fullbore_engines::sqlite::wal::{
     FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, LogHeader, checksum, map_frames, page_offset,
 };
 use fullbore_engines::sqlite::wal_index::IndexHeader;

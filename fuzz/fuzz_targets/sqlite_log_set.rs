@@ -1,8 +1,8 @@
 //! What a log set of SQLite says of itself: the records of its commits, and the positions in its manifest.
 #![no_main]
 
-use fullbore_engines::sqlite::log_backup::group::{GROUP_SIZE, Group};
-use fullbore_engines::sqlite::log_backup::{End, LogEnd};
+use fullbore_engines::sqlite::log::group::{GROUP_SIZE, Group};
+use fullbore_engines::sqlite::log::{End, LogEnd};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -1,7 +1,7 @@
 //! The header of SQLite's wal-index.
 #![no_main]
 
-use fullbore_engines::sqlite::log::checksum;
+use fullbore_engines::sqlite::wal::checksum;
 use fullbore_engines::sqlite::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
 use libfuzzer_sys::fuzz_target;
 

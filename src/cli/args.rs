@@ -408,11 +408,22 @@ impl InRepository {
     }
 }
 
+/// How thorough the check of a restored database is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckDepth {
+    /// No check.
+    None,
+    /// Each page by itself.
+    Quick,
+    /// Everything that the engine can check.
+    Full,
+}
+
 /// Restore a database. It appears under its name only when it is whole; until then the target is as it was.
 ///
 /// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("server").args(["start_check", "table"]).multiple(true))]
+#[command(group = clap::ArgGroup::new("server").args(["check", "start_check", "table"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]
 pub struct Restore {
     /// Families, directories or patterns, in any order; - for standard input. Repeatable.
@@ -429,7 +440,7 @@ pub struct Restore {
     pub replace: bool,
     /// Leave the target restoring: it is no database yet, and further restores with --no-recovery or --recovery apply a differential and log sets to
     /// it. SQLite.
-    #[arg(long, conflicts_with_all = ["recovery", "stop_at", "integrity_check", "table", "resume"])]
+    #[arg(long, conflicts_with_all = ["recovery", "stop_at", "check", "integrity_check", "table", "resume"])]
     pub no_recovery: bool,
     /// End a restore in steps, after applying what is named, or by itself: the database is checked and gets its name.
     #[arg(long, conflicts_with_all = ["replace", "table", "resume"])]
@@ -441,18 +452,22 @@ pub struct Restore {
     /// fetched. If this one is interrupted or fails too, what it has restored stays.
     #[arg(long, conflicts_with = "table")]
     pub resume: bool,
-    /// Let SQLite check the restored database before it gets its name.
+    /// Check the restored database before it gets its name. quick looks at each page by itself. full lets SQLite check the file; a MySQL or MariaDB
+    /// is started once on the directory (on a private socket, as this user, not as root), checks each table and stops [default: none; with
+    /// --recovery quick].
+    #[arg(long, value_name = "DEPTH", conflicts_with_all = ["integrity_check", "start_check"])]
+    pub check: Option<CheckDepth>,
+    /// The same as --check full.
     #[arg(long)]
     pub integrity_check: bool,
-    /// Start the server once on the restored directory (on a private socket, as this user), check every table and stop it, before the
-    /// directory gets its name. MySQL and MariaDB; not as root.
+    /// The same as --check full.
     #[arg(long)]
     pub start_check: bool,
     /// Take this InnoDB table out of a server's backup, ready for IMPORT TABLESPACE, and restore nothing else: a private server recovers the
     /// files that it needs. DATABASE.TABLE. Repeatable; not as root.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["start_check", "replace", "integrity_check"])]
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"])]
     pub table: Vec<String>,
-    /// The server's program for --start-check and --table, of the series of the backup [default: mariadbd or mysqld in PATH].
+    /// The server's program for --check full and --table, of the series of the backup [default: mariadbd or mysqld in PATH].
     #[arg(long, value_name = "PATH", requires = "server")]
     pub server_program: Option<PathBuf>,
     /// An option of that server, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.

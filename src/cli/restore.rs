@@ -4,9 +4,9 @@ use fullbore::Result;
 use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::repository::{self, Setting};
-use fullbore::job::restore::{self, Into, Owner, Recovery, Request, StartCheck, Tables};
+use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
 
-use super::args::Restore;
+use super::args::{CheckDepth, Restore};
 use super::show;
 
 /// Runs the verb; gives the exit code.
@@ -27,11 +27,11 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         mkdir: args.mkdir,
         resume: args.resume,
         dry_run: args.dry_run,
-        integrity_check: args.integrity_check,
+        check: check(args),
+        server: server(),
         place_outside: args.place_outside,
         owner: args.owner.as_deref().map(Owner::parse).transpose()?,
         continue_after_error: args.continue_after_error,
-        start_check: args.start_check.then(server),
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
     super::refuse_report_in_database(args.shown.report.as_ref(), &args.into)?;
@@ -51,4 +51,15 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         },
         |report| show::restore_result(report, &args.shown),
     )
+}
+
+/// `--check`, and what means the same.
+fn check(args: &Restore) -> Option<Check> {
+    let full = args.integrity_check || args.start_check;
+    let asked = args.check.map(|depth| match depth {
+        CheckDepth::None => Check::None,
+        CheckDepth::Quick => Check::Quick,
+        CheckDepth::Full => Check::Full,
+    });
+    asked.or(full.then_some(Check::Full))
 }

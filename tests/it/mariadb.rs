@@ -452,7 +452,8 @@ fn a_restored_directory_is_started_once_and_every_table_checked() {
     // All of it as the server's own user, which needs no more.
     run(&format!("backup {} --password-file password --to a/ --to b/", url(&source))).done();
     let own = source.program("mariadbd").get_program().to_str().unwrap().to_owned();
-    let line = "restore --from a --from b --into dir:copy --start-check";
+    run("restore --from a --from b --into dir:quick --check quick").with_code(0);
+    let line = "restore --from a --from b --into dir:copy --check full";
     if program::is_root() {
         world.run(&format!("{line} --server-program {own}")).with_code(2).says(&["would run as root", "sudo -u mysql"]);
     }
@@ -529,9 +530,9 @@ fn a_page_that_is_damaged_at_the_source_ends_the_backup_unless_it_was_asked_to_g
     let refused = world.run("restore --from a --into dir:copy").with_code(1);
     assert!(refused.err.contains("damaged already") && !world.at("copy").exists(), "{refused}");
     world
-        .run("restore --from a --into dir:copy --continue-after-error")
+        .run("restore --from a --into dir:copy --continue-after-error --check quick")
         .with_code(4)
-        .says(&["page 6 of `shop/quiet.ibd`"]);
+        .says(&["page 6 of `shop/quiet.ibd`", "was damaged already when it was backed up"]);
     // That one table apart, everything is there.
     let options = Options::new().datadir(&world.at("copy")).password_file(source.password_file().unwrap());
     let restored = Server::start(Kind::Mariadb11, &options);

@@ -93,8 +93,18 @@ fn a_dry_run_of_a_restore_writes_nothing() {
 fn sqlite_checks_the_restored_file_when_asked() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/app.bore").done();
-    world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
-    world.assert_copy();
+    for check in ["--check none", "--check quick", "--check full", "--integrity-check", "--start-check"] {
+        let report = world.run(&format!("restore --from a --into sqlite:copy.db {check} --report json")).done().json();
+        let checked = report["verdict"]["fixed_costs"].to_string().contains("integrity check");
+        assert!(checked || check == "--check none", "{check}: {report:#}");
+        world.assert_copy();
+        std::fs::remove_file(world.at("copy.db")).unwrap();
+    }
+    world.run("restore --from a --into nul: --check quick").refused(2, "--check", "keeps nothing");
+    let line = "restore --from a --into sqlite:copy.db --check full --server-program /bin/true";
+    world.run(line).refused(2, "--server-program", "no server is started");
+    world.run("restore --from a --into sqlite:copy.db --check full --start-check").with_code(2);
+    world.assert_no_copy();
 }
 
 #[test]
@@ -105,8 +115,12 @@ fn a_database_that_was_damaged_before_its_backup_is_not_published_by_a_checked_r
     bytes[page..page + 64].fill(0xee);
     world.write("app.db", &bytes);
     world.run("backup sqlite:app.db --to a/app.bore").done();
-    world.run("restore --from a --into sqlite:copy.db --integrity-check").refused(1, "copy.db", "SQLite finds");
-    world.assert_no_copy();
+    for check in ["--integrity-check", "--check quick"] {
+        let line = format!("restore --from a --into sqlite:copy.db {check}");
+        world.run(&line).refused(1, "copy.db", "the check finds");
+        world.assert_no_copy();
+    }
+    world.run("restore --from a --into sqlite:copy.db --check none").done();
 }
 
 #[test]

@@ -2,13 +2,10 @@
 //! line in it.
 
 pub mod engine;
-pub mod innodb;
 pub mod mariadb;
 pub mod mysql;
-pub mod outside;
-pub mod single_table;
+pub mod mysql_family;
 pub mod sqlite;
-pub mod start_check;
 mod streams;
 
 use std::ffi::OsStr;

@@ -14,7 +14,7 @@ use super::scratch::Scratch;
 use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
-use crate::job::restore::{self, Into, StartCheck};
+use crate::job::restore::{self, Check, Into, StartCheck};
 use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::format::VerdictRecord;
@@ -111,12 +111,12 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
         resume: false,
         mkdir: false,
         dry_run: false,
-        integrity_check: false,
+        check: file.is_none().then_some(Check::Full),
+        server: if file.is_none() { request.server.clone() } else { StartCheck::default() },
         continue_after_error: false,
         recovery: restore::Recovery::AtOnce,
         place_outside: false,
         owner: None,
-        start_check: file.is_none().then(|| request.server.clone()),
         tables: None,
     }
 }

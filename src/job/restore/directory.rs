@@ -1,12 +1,14 @@
 //! RESTORE of a server's files: into a directory that is complete, or not there.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
-use fullbore_engines::outside::{self, OutsideFile};
+use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
 use super::super::reading;
 use super::super::{Conduct, media};
@@ -14,9 +16,12 @@ use super::outside::{Placed, must_have_places};
 use super::resume::{self, Standing};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
-use super::{Into, Owner, Request, SYNCING, other_tables, plan_line};
+use super::{Check, Into, Owner, Request, SYNCING, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
 use crate::units::on_its_line;
+
+/// Bytes of a file that are looked at together: whole pages of any size.
+const PIECE: u64 = 1 << 20;
 
 /// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
 /// under another name.
@@ -33,7 +38,8 @@ pub(super) fn restore(
     fullbore_engines::check_names(engine, last)?;
     let elsewhere = outside::outside_files(engine, position)?;
     heed_damage(manifest, &last_title(chain), request, report)?;
-    let start = request.start_check.as_ref().map(|wanted| Prepared::new(wanted, manifest)).transpose()?;
+    let full = request.check == Some(Check::Full);
+    let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
     let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
@@ -45,7 +51,6 @@ pub(super) fn restore(
     }
     let target = match &request.into {
         Into::Null => {
-            super::refuse_start_check(request)?;
             return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
         }
         Into::Directory(target) => target,
@@ -56,6 +61,9 @@ pub(super) fn restore(
     let files = fullbore_engines::directory(engine)?;
     files.begin(directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
+    if request.check == Some(Check::Quick) {
+        report.timed(super::CHECKING, |report| check_pages(manifest, directory, request, conduct, report))?;
+    }
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     files.finish(directory, position)?;
@@ -77,6 +85,50 @@ pub(super) fn restore(
         owner.take(directory)?;
     }
     unfinished.publish(|| placed.keep())
+}
+
+/// Looks at each page of the restored files by itself, as `verify` does.
+fn check_pages(
+    manifest: &Manifest,
+    directory: &Path,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(engine) = fullbore_engines::pages(&manifest.engine) else {
+        let why = format!("the pages of a `{}` cannot be checked by themselves", manifest.engine);
+        return Err(Error::usage("--check quick", why, "take --check full"));
+    };
+    let pages = engine.check(&manifest.streams);
+    let mut piece = Vec::with_capacity(PIECE as usize);
+    for stream in manifest.streams.iter().filter(|stream| engine.page_size(stream).is_some()) {
+        let path = directory.join(&stream.name);
+        let failed = |e| Error::io("read", path.display().to_string(), e);
+        let mut file = File::open(&path).map_err(failed)?;
+        let mut offset = 0;
+        loop {
+            conduct.check()?;
+            piece.clear();
+            let length = (&mut file).take(PIECE).read_to_end(&mut piece).map_err(failed)?;
+            if length == 0 {
+                break;
+            }
+            pages.write(stream.id, offset, &piece)?;
+            offset += length as u64;
+        }
+    }
+    let damaged = pages.damaged();
+    match damaged.first() {
+        Some(first) if !request.continue_after_error => Err(Error::refused(
+            "restored files",
+            format!("the check finds damaged pages: {first}"),
+            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these tables",
+        )),
+        _ => {
+            report.warnings.extend(damaged);
+            Ok(())
+        }
+    }
 }
 
 /// Makes the directory, or takes over what an interrupted restore has left: then true.

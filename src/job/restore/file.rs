@@ -15,7 +15,7 @@ use fullbore_engines::engine::{Depth, FileRestore, Over};
 
 use super::super::{Conduct, media, reading};
 use super::state::State;
-use super::{CHECKING, Into, Recovery, Request, SYNCING, log, plan_line, refuse_start_check, resume, steps, table};
+use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, log, plan_line, refuse_server, resume, steps, table};
 use crate::report::Report;
 use crate::units::{counted, show_bytes};
 
@@ -32,7 +32,7 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    refuse_start_check(request)?;
+    refuse_server(request)?;
     table::refuse(request)?;
     let bytes = total(bases.iter().map(|found| found.database_bytes.unwrap_or(0)));
     conduct.progress.total.store(bytes, Ordering::Relaxed);
@@ -92,7 +92,7 @@ pub(super) fn restore_piped(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    refuse_start_check(request)?;
+    refuse_server(request)?;
     table::refuse(request)?;
     if request.recovery == Recovery::Later {
         let why = "what comes from a pipe is restored in one go";
@@ -203,8 +203,8 @@ impl Staging {
     fn publish(self, request: &Request, report: &mut Report) -> Result<()> {
         let engine = self.engine.clone();
         self.leave(|restore| {
-            if request.integrity_check {
-                report.timed(CHECKING, |_| check(&engine, restore.temporary(), restore.target(), Depth::Full))?;
+            if let Some(depth) = depth_of(request.check) {
+                report.timed(CHECKING, |_| check(&engine, restore.temporary(), restore.target(), depth))?;
             }
             report.warnings.extend(restore.publish()?);
             Ok(())
@@ -224,6 +224,15 @@ impl Staging {
     }
 }
 
+/// How the engine checks a file; `None` where nobody wants it.
+pub(super) fn depth_of(check: Option<Check>) -> Option<Depth> {
+    match check? {
+        Check::None => None,
+        Check::Quick => Some(Depth::Quick),
+        Check::Full => Some(Depth::Full),
+    }
+}
+
 /// Lets the engine check what was restored.
 ///
 /// # Errors
@@ -237,7 +246,7 @@ pub(super) fn check(engine: &str, file: &Path, target: &Path, depth: Depth) -> R
                 "the check finds {} in the restored database; the first: {problem}",
                 counted(problems.len() as u64, "problem")
             ),
-            "the database was damaged when it was backed up; restore without --integrity-check to look at it",
+            "the database was damaged when it was backed up; restore without --check to look at it",
         ))
     })
 }

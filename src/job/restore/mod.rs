@@ -104,6 +104,17 @@ pub enum Recovery {
     Now,
 }
 
+/// How thorough the check of a restored database is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// No check.
+    None,
+    /// Each page by itself.
+    Quick,
+    /// Everything that the engine can check. A server is started for it.
+    Full,
+}
+
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
@@ -121,16 +132,16 @@ pub struct Request {
     pub resume: bool,
     /// `--dry-run`.
     pub dry_run: bool,
-    /// `--integrity-check`: SQLite checks the file before it gets its name.
-    pub integrity_check: bool,
+    /// `--check`: of the restored database, before it gets its name.
+    pub check: Option<Check>,
+    /// `--server-program` and `--server-option`: what is started on a restored directory.
+    pub server: StartCheck,
     /// `--continue-after-error`: a set with pages that were damaged at the source is restored as it is.
     pub continue_after_error: bool,
     /// `--place-outside`: tablespaces that stood outside of the data directory go where they stood.
     pub place_outside: bool,
     /// `--owner`: whose the restored files of a server are.
     pub owner: Option<Owner>,
-    /// `--start-check`: the server is started on the restored directory before that gets its name.
-    pub start_check: Option<StartCheck>,
     /// `--table`: single tables are handed out, and nothing else restored.
     pub tables: Option<Tables>,
 }
@@ -146,6 +157,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         Into::Null => None,
     };
     resume::refuse(request)?;
+    refuse_check_of_nothing(request)?;
     if steps::go_on(request, conduct, report)? {
         report.set_speed(begun.elapsed().as_secs_f64());
         return Ok(());
@@ -267,13 +279,24 @@ fn state_of(into: &Into) -> Result<Option<state::State>> {
     }
 }
 
-/// Only a server's directory can be started.
-fn refuse_start_check(request: &Request) -> Result<()> {
-    if request.start_check.is_none() {
+/// No server is started on a database that is one file.
+fn refuse_server(request: &Request) -> Result<()> {
+    let option = match &request.server {
+        StartCheck { program: Some(_), .. } => "--server-program",
+        StartCheck { options, .. } if !options.is_empty() => "--server-option",
+        _ => return Ok(()),
+    };
+    Err(Error::usage(option, "the backup is of a database in one file: no server is started on it", "leave it out"))
+}
+
+/// `nul:` keeps nothing that could be checked.
+fn refuse_check_of_nothing(request: &Request) -> Result<()> {
+    let checks = matches!(request.check, Some(Check::Quick | Check::Full));
+    if !checks || request.into != Into::Null {
         return Ok(());
     }
-    let why = "only a server can be started on what is restored: MySQL and MariaDB, into dir:PATH";
-    Err(Error::usage("--start-check", why, "leave it out; --integrity-check lets SQLite check a database"))
+    let why = "`nul:` keeps nothing that could be checked";
+    Err(Error::usage("--check", why, "leave it out; each byte of the media is checked all the same"))
 }
 
 /// A restore must not take the place of what it reads, or of any other family that it was shown.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::io::sync_directory;
 use fullbore_core::{Error, Result};
-use fullbore_engines::outside::OutsideFile;
+use fullbore_engines::mysql_family::outside::OutsideFile;
 
 use super::Owner;
 

@@ -1,11 +1,11 @@
-//! `--start-check`: the restored server is started once, checked and stopped before the directory gets its name.
+//! `--check full` of a server: the restored server is started once, checked and stopped before the directory gets its name.
 
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{Manifest, ManifestStream};
-use fullbore_engines::start_check::ServerProgram;
+use fullbore_engines::mysql_family::start_check::ServerProgram;
 
 use super::Conduct;
 use crate::report::{Report, StartCheckReport};
@@ -29,7 +29,7 @@ impl<'a> Prepared<'a> {
     /// Before anything is restored.
     pub fn new(wanted: &'a StartCheck, manifest: &Manifest) -> Result<Self> {
         let named = wanted.program.as_deref();
-        let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, named, "--start-check")?;
+        let program = ServerProgram::find(&manifest.engine, &manifest.engine_version, named, "--check full")?;
         Ok(Self { wanted, program })
     }
 

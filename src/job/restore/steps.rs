@@ -10,14 +10,14 @@ use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::{SetKind, total};
 use fullbore_core::unpack::FileTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{Depth, FileEngine, FileRestore, SetEnd};
+use fullbore_engines::engine::{FileEngine, FileRestore, SetEnd};
 
 use super::super::reading::{self, Media};
 use super::super::{Conduct, media};
 use super::file::{self, only_stream};
 use super::log::{self, Reached};
 use super::state::{Applied, Doing, State, Written};
-use super::{CHECKING, Into, Recovery, Request, SYNCING, plan_line};
+use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, plan_line};
 use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
 
@@ -193,8 +193,9 @@ impl<'a> Step<'a> {
             report.notes.push(self.state.note());
             return Ok(());
         }
-        let depth = if self.request.integrity_check { Depth::Full } else { Depth::Quick };
-        report.timed(CHECKING, |_| file::check(&name, &self.state.working(), &self.state.target, depth))?;
+        if let Some(depth) = file::depth_of(self.request.check.or(Some(Check::Quick))) {
+            report.timed(CHECKING, |_| file::check(&name, &self.state.working(), &self.state.target, depth))?;
+        }
         engine.refuse_side_files(&self.state.target)?;
         self.state.finish(&self.database)
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
-use fullbore_engines::single_table::export::{Export, Exported};
-use fullbore_engines::single_table::{self, Selection, TableName};
-use fullbore_engines::start_check::{ServerProgram, TABLE};
+use fullbore_engines::mysql_family::single_table::export::{Export, Exported};
+use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
+use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
 use super::super::{Conduct, media, reading};
 use super::directory::{heed_damage, heed_owner, last_title, manifests, size_of, unpack_files};

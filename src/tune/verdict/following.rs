@@ -50,9 +50,10 @@ impl Stretch {
         if self.elapsed_s > 0.0 { self.bytes / self.elapsed_s } else { 0.0 }
     }
 
-    /// True unless most of the log came in sets that took longer than its commits: then each one is larger than the one before.
+    /// False where making sets takes most of the time, and most of the log came in sets that took longer than its commits: then each one is larger
+    /// than the one before. A slow set between long pauses is no reason.
     pub fn keeps_up(&self) -> bool {
-        2.0 * self.late_bytes <= self.bytes
+        2.0 * self.making_s <= self.elapsed_s || 2.0 * self.late_bytes <= self.bytes
     }
 
     /// What held the follower up: the database, while it mostly waits for that; else the stage that is busiest while it makes sets.
@@ -227,6 +228,7 @@ mod tests {
         let late = Stretch { late_bytes: 11.0 * MIB, ..run(10.0) };
         assert!(!late.keeps_up() && judged([1.0, 2.0, 7.0], &late).why.contains("it falls behind"));
         assert!(Stretch { late_bytes: 9.0 * MIB, ..run(10.0) }.keeps_up(), "a burst is none");
+        assert!(Stretch { elapsed_s: 30.0, ..late }.keeps_up(), "slow sets between long pauses are no reason");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Breach;
 
 /// The same files in every engine: who knows one finds the way in all.
-const ENGINE: [&str; 5] = ["mod.rs", "source.rs", "log.rs", "restore.rs", "position.rs"];
+const ENGINE: [&str; 4] = ["mod.rs", "engine.rs", "restore.rs", "position.rs"];
 
 /// Names that say nothing of what is inside.
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "helpers", "helper", "common", "manager", "misc"];
@@ -38,11 +38,11 @@ fn engines(names: &[&str]) -> Vec<Breach> {
         }
     }
     let mut found = Vec::new();
-    // A folder becomes an engine with its `source`: before that it is a format that engines share, or an engine that is being built.
-    engines.retain(|_, files| files.contains(&"source.rs") || files.contains(&"source/mod.rs"));
+    // A folder with an `engine` is one. Other folders hold what engines share, or an engine that is being built.
+    engines.retain(|_, files| files.contains(&"engine.rs") || files.contains(&"engine/mod.rs"));
     for (engine, files) in engines {
         for missing in ENGINE.iter().filter(|file| !files.contains(file)) {
-            // A file that has grown into a folder is as good: `log/mod.rs` for `log.rs`.
+            // A file that has grown into a folder is as good: `restore/mod.rs` for `restore.rs`.
             let folder = format!("{}/mod.rs", missing.trim_end_matches(".rs"));
             if !files.contains(&folder.as_str()) {
                 let name = format!("crates/engines/src/{engine}");
@@ -67,13 +67,13 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_without_its_five_files_is_found() {
+    fn an_engine_without_its_four_files_is_found() {
         let mut files: Vec<String> = ENGINE.iter().map(|file| format!("crates/engines/src/oracle/{file}")).collect();
         let names = |files: &[String]| found(&files.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(names(&files).is_empty());
         files.remove(2);
-        assert!(names(&files)[0].rule.contains("no log.rs"));
-        files.push("crates/engines/src/oracle/log/mod.rs".into());
+        assert!(names(&files)[0].rule.contains("no restore.rs"));
+        files.push("crates/engines/src/oracle/restore/mod.rs".into());
         assert!(names(&files).is_empty());
         files.push("crates/engines/src/pages/mod.rs".into());
         assert!(names(&files).is_empty(), "what engines share is no engine");

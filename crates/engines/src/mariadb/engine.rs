@@ -6,8 +6,8 @@ use fullbore_core::Result;
 
 use super::{restore, session};
 use crate::engine::{DirectoryEngine, Engine, Identity, PageEngine, Stems};
-use crate::innodb::{Dialect, verify::InnodbPages};
-use crate::mysql::url::{server_identity, server_stems};
+use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
+use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
 /// MariaDB.

@@ -5,7 +5,7 @@
 
 pub mod engine;
 pub mod hot_copy;
-mod log;
+mod redo_follower;
 pub mod position;
 pub mod preflight;
 pub mod redo;

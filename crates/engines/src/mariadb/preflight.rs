@@ -7,8 +7,8 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 
 use super::hot_copy::{Places, Row, Statements, variables};
-use crate::mysql::connection::{Connection, Failure};
 use crate::mysql::preflight::{Channel, grants_globally};
+use crate::mysql_family::connection::{Connection, Failure};
 
 /// More connections than a replica has.
 const CHANNELS_MAX: usize = 256;

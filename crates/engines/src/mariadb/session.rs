@@ -15,11 +15,11 @@ use super::hot_copy::{
     self, CopiedFile, HotCopy, LeftOut, Listing, Outcome, Places, Statements, TableEngines, list, warnings_of_left_out,
 };
 use super::preflight;
-use crate::innodb::damage;
-use crate::mysql::connection::Connection;
-use crate::mysql::credentials::{Credentials, PasswordSources};
 use crate::mysql::preflight::Channel;
-use crate::mysql::url::ServerAddress;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::credentials::{Credentials, PasswordSources};
+use crate::mysql_family::innodb::damage;
+use crate::mysql_family::url::ServerAddress;
 use crate::{Besides, Facts, Options, Session};
 
 /// How long the server may be silent beyond the locks that it waits for: it may have much to flush.

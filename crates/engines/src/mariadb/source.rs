@@ -9,7 +9,7 @@ use fullbore_core::source::{Extent, Reader, Source, Stream};
 
 use super::hot_copy::{CopiedFile, FileNumber, PIECE_UNIT, PieceReader, Told};
 use super::session::MariadbSession;
-use crate::innodb::verify;
+use crate::mysql_family::innodb::verify;
 use crate::streams;
 
 impl Source for MariadbSession {

@@ -5,11 +5,11 @@ use std::path::Path;
 use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
 
-use super::logical::load::{self, TableText};
-use super::url::{server_identity, server_stems};
 use super::{restore, session};
 use crate::engine::{DirectoryEngine, Engine, Identity, PageEngine, Stems, TextOfTable};
-use crate::innodb::{Dialect, verify::InnodbPages};
+use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
+use crate::mysql_family::logical::load::{self, TableText};
+use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
 /// MySQL.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::{Error, Result};
 
-use super::connection::Connection;
+use crate::mysql_family::connection::Connection;
 
 /// More tablespaces than are compared.
 const COMPARED_MAX: usize = 1 << 20;

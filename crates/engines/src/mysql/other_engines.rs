@@ -11,16 +11,15 @@ use fullbore_core::source::{Extent, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
-use super::connection::{Connection, Failure};
-use super::credentials::Credentials;
-use super::logical::dump::{Account, SESSION, TableDump};
-use super::logical::tables::{self, Table};
 use super::preflight::Grants;
-use super::url::ServerAddress;
 use crate::Options;
+use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::logical::FOLDER;
+use crate::mysql_family::logical::dump::{Account, SESSION, TableDump};
+use crate::mysql_family::logical::tables::{self, Table};
+use crate::mysql_family::url::ServerAddress;
 
-/// The folder of the texts in a restored directory. No server looks at it.
-pub const FOLDER: &str = "#other-engines";
 /// The server's answer to `LOCK TABLES` after `lock_wait_timeout`: ER_LOCK_WAIT_TIMEOUT.
 const LOCK_WAIT_TIMEOUT: u32 = 1205;
 /// A table is gone: ER_NO_SUCH_TABLE.

@@ -1,14 +1,14 @@
 //! Where in its binary log a server is: readings of `performance_schema.log_status`, which are exact for their moment.
 //!
 //! A clone is consistent as of a moment between two of them: one before the end of [`Stage::PageCopy`] is acknowledged, one
-//! after the end. A position found in the redo log ([`super::log`]) is believed only if it lies between.
+//! after the end. A position found in the redo log ([`super::redo_position`]) is believed only if it lies between.
 //!
 //! [`Stage::PageCopy`]: super::clone::descriptor::Stage::PageCopy
 
 use fullbore_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Failure};
+use crate::mysql_family::connection::{Connection, Failure};
 
 /// A place in the binary log, and the transactions up to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]

@@ -3,8 +3,8 @@
 use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
-use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
-use super::logical::tables::OTHERS;
+use crate::mysql_family::connection::{Connection, Failure, PRIVILEGE_MISSING};
+use crate::mysql_family::logical::tables::OTHERS;
 
 /// The least version that speaks the protocol.
 const FIRST_VERSION: Version = Version { major: 8, minor: 0, patch: 17 };

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fullbore_core::Result;
 use fullbore_core::io::ScratchFile;
 
-use super::log::{self, FILE_HEADER, RedoPosition, RedoScan};
 use super::position::LogStatus;
+use super::redo_position::{self, FILE_HEADER, RedoPosition, RedoScan};
 
 const BLOCK: usize = 512;
 /// Bytes read at once while it is searched.
@@ -43,7 +43,7 @@ impl RedoCopy {
 
     /// Looks at a page that may be the TRX_SYS page; a later one counts.
     pub fn look_at(&self, page: &[u8]) {
-        if let Some(place) = log::in_trx_sys_page(page) {
+        if let Some(place) = redo_position::in_trx_sys_page(page) {
             self.lock().page = Some(place);
         }
     }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-use super::connection::Connection;
-use super::logical::names::quoted;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::names::quoted;
 
 /// The server's own folder for marks.
 pub const MARKS: &str = "#clone";

@@ -1,6 +1,9 @@
 //! A clone as a backup's source: each reader has one connection of it, and what the server sends goes straight into the
 //! pool's buffers.
 
+mod reader;
+mod stream_table;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,31 +15,32 @@ use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::json;
 
-use super::clone::descriptor::{Stage, StateDescriptor, file_flags};
+use super::clone::descriptor::{Stage, file_flags};
 use super::clone::donor::{Donor, DonorOptions};
 use super::clone::encryption;
-use super::clone::files::{Change, CloneFile, FileId};
+use super::clone::files::{CloneFile, FileId};
 use super::clone::message::Ddl;
 use super::clone::page_zero::PageSize;
-use super::clone::task::{DataExtent, Event, Task};
-use super::connection::Connection;
-use super::credentials::{Credentials, PasswordSources};
+use super::clone::task::Task;
 use super::here;
 use super::left_out::Tablespaces;
-use super::log;
 use super::other_engines::{self, OtherEngines};
 use super::position::{self, LogStatus};
 use super::preflight::{self, Channel, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
+use super::redo_position;
 use super::restore;
 use super::standstill::Standstill;
-use super::url::ServerAddress;
-use crate::innodb::Dialect;
-use crate::innodb::damage::{self, DamagedPage};
-use crate::innodb::suspects::{Judge, Suspect, Suspects};
-use crate::innodb::verify;
-use crate::innodb::zeros::Zeros;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::credentials::{Credentials, PasswordSources};
+use crate::mysql_family::innodb::damage::{self, DamagedPage};
+use crate::mysql_family::innodb::suspects::{Suspect, Suspects};
+use crate::mysql_family::innodb::verify;
+use crate::mysql_family::innodb::zeros::Zeros;
+use crate::mysql_family::url::ServerAddress;
 use crate::{Facts, Options, Session, streams};
+use reader::TaskReader;
+use stream_table::{Known, StreamTable};
 
 /// The least unit of a file, and that of files without pages.
 const LEAST_UNIT: u32 = 4096;
@@ -49,7 +53,7 @@ const PARTING: Duration = Duration::from_secs(3);
 pub struct CloneSession {
     donor: Mutex<Donor>,
     tasks: Mutex<Vec<Option<Task>>>,
-    table: Mutex<Table>,
+    table: Mutex<StreamTable>,
     control: Mutex<Control>,
     /// What the server told of its size, for estimates and progress.
     expected: [Stream; 1],
@@ -85,72 +89,6 @@ struct Control {
     after: Option<LogStatus>,
     /// The position of the copy itself, once it was looked for.
     exact: Option<LogStatus>,
-}
-
-/// The numbers of the streams, and what their first pages say.
-#[derive(Default)]
-struct Table {
-    streams: HashMap<FileId, u16>,
-    /// The streams by their numbers, from 1 on.
-    known: Vec<Known>,
-    /// Size in bytes by the first page.
-    sizes: HashMap<FileId, u64>,
-}
-
-/// What a stream is, whatever its file is called.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Known {
-    unit: u32,
-    identity: Option<String>,
-    /// Of a tablespace.
-    fsp_flags: Option<u32>,
-    judge: Option<Judge>,
-}
-
-impl Known {
-    fn of(file: &CloneFile) -> Self {
-        let pages = matches!(file.id, FileId::Data(_)) && file.fsp_flags != u32::MAX;
-        // The system tablespace has several files, whose names do not change.
-        let identity = || match file.space {
-            0 => format!("space:0:{}", file.path),
-            space => format!("space:{space}"),
-        };
-        let unit = if pages { file.page_size.max(LEAST_UNIT) } else { LEAST_UNIT };
-        let identity = pages.then(identity).filter(|identity| identity.len() <= 256);
-        let fsp_flags = pages.then_some(file.fsp_flags);
-        let judge =
-            fsp_flags.and_then(|flags| Judge::new(Dialect::MySql, flags, identity.as_deref().unwrap_or_default()));
-        Self { unit, identity, fsp_flags, judge }
-    }
-}
-
-impl Table {
-    /// The number of a file, which it gets when it is first asked for.
-    fn number(&mut self, file: &CloneFile) -> Result<u16> {
-        if let Some(&number) = self.streams.get(&file.id) {
-            return Ok(number);
-        }
-        let number = self.add(Known::of(file))?;
-        self.streams.insert(file.id, number);
-        Ok(number)
-    }
-
-    /// What a piece of a file is stored by: its stream, the unit, and how its pages are judged.
-    fn place(&mut self, file: &CloneFile) -> Result<(u16, u32, Option<Judge>)> {
-        let number = self.number(file)?;
-        let known = &self.known[usize::from(number) - 1];
-        Ok((number, known.unit, known.judge))
-    }
-
-    fn add(&mut self, known: Known) -> Result<u16> {
-        let number = streams::number(self.known.len() as u64)?;
-        self.known.push(known);
-        Ok(number)
-    }
-
-    fn known(&self, number: u16) -> Option<&Known> {
-        self.known.get(usize::from(number).checked_sub(1)?)
-    }
 }
 
 impl CloneSession {
@@ -226,7 +164,7 @@ impl CloneSession {
         })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, StreamTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,7 +253,7 @@ impl CloneSession {
             self.first_page(file, bytes)?;
         }
         let page = u64::from(self.page.bytes());
-        let at = (page * u64::from(log::TRX_SYS_PAGE)).checked_sub(offset).map(|at| at as usize);
+        let at = (page * u64::from(redo_position::TRX_SYS_PAGE)).checked_sub(offset).map(|at| at as usize);
         if let (0, Some(at)) = (file.space, at)
             && let Some(page) = bytes.get(at..).and_then(|rest| rest.get(..page as usize))
         {
@@ -531,177 +469,5 @@ impl Session for CloneSession {
     /// The server reads it, and not this program: its disk is the same.
     fn database_at(&self) -> Result<PathBuf, String> {
         here::data_directory(&self.facts.datadir, &self.facts.server_uuid, &self.facts.hostname)
-    }
-}
-
-/// What is left of the last thing that the server sent.
-enum Rest {
-    /// Bytes on the connection.
-    Wire { extent: DataExtent, done: u32 },
-    /// The first page of a file that was created meanwhile.
-    Page { file: CloneFile, page: Vec<u8>, done: usize },
-}
-
-/// One connection of the clone.
-struct TaskReader<'a> {
-    session: &'a CloneSession,
-    task: Option<Task>,
-    /// On the first connection files are told before their bytes come, and it ends last.
-    is_first: bool,
-    /// The stage that runs, as the first task knows it.
-    stage: Stage,
-    rest: Option<Rest>,
-}
-
-/// How much of a buffer is filled at once: whole units, so that each is hashed. A buffer shorter than one gets parts of it,
-/// which a differential always stores.
-fn whole_units(buffer: usize, unit: u32) -> usize {
-    let whole = buffer / unit as usize * unit as usize;
-    if whole > 0 { whole } else { buffer / LEAST_UNIT as usize * LEAST_UNIT as usize }
-}
-
-/// Bytes of a later stage replace those of an earlier one.
-fn layer_of(stage: Stage) -> u16 {
-    match stage {
-        Stage::Init | Stage::FileCopy => 0,
-        Stage::PageCopy => 1,
-        Stage::RedoCopy | Stage::Done => 2,
-    }
-}
-
-impl Reader for TaskReader<'_> {
-    fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
-        loop {
-            match self.rest.take() {
-                Some(Rest::Wire { extent, done }) if done < extent.length => {
-                    return self.wire_extent(extent, done, buffer).map(Some);
-                }
-                Some(Rest::Page { file, page, done }) if done < page.len() => {
-                    return self.page_extent(file, page, done, buffer).map(Some);
-                }
-                _ => {}
-            }
-            let Some(task) = &mut self.task else { return Ok(None) };
-            match task.next_event()? {
-                None if self.is_first => return self.session.behind_the_clone(buffer),
-                None => return Ok(None),
-                Some(Event::StageBegins(StateDescriptor { stage, .. })) => self.stage = stage,
-                Some(Event::StageEnds(stage)) => self.session.stage_ends(stage)?,
-                Some(Event::Data(extent)) => {
-                    if self.is_first {
-                        self.session.told.store(true, Ordering::Relaxed);
-                    }
-                    self.rest = Some(Rest::Wire { extent, done: 0 });
-                }
-                Some(Event::File(Change::Born(file, page))) => self.rest = Some(Rest::Page { file, page, done: 0 }),
-                // Its number now: all files are told before the first byte, and there may be too many. Names and sizes are asked for at the end.
-                Some(Event::File(Change::Found(file))) => {
-                    self.session.table().number(&file)?;
-                }
-                Some(Event::File(_)) => {}
-            }
-        }
-    }
-}
-
-impl TaskReader<'_> {
-    fn wire_extent(&mut self, extent: DataExtent, done: u32, buffer: &mut [u8]) -> Result<Extent> {
-        let file = self.session.file(extent.file)?;
-        let (stream, unit, judge) = self.session.table().place(&file)?;
-        let room = whole_units(buffer.len(), unit);
-        let length = room.min((extent.length - done) as usize);
-        let offset = extent.offset + u64::from(done);
-        let task = self.task.as_mut().ok_or(Error::Halted)?;
-        let mut filled = 0;
-        while filled < length {
-            match task.read(&mut buffer[filled..length])? {
-                0 => return Err(Error::refused("the server", "it sent less of a file than it announced", "try again")),
-                count => filled += count,
-            }
-        }
-        match extent.file {
-            FileId::Data(_) => {
-                self.session.look_at(&file, offset, &mut buffer[..length])?;
-                if let Some(judge) = judge {
-                    self.session.suspects.look(stream, &judge, u64::MAX, offset, &buffer[..length]);
-                    if let Some(format) = judge.numbered_format() {
-                        self.session.zeros.look(stream, &format, offset, &buffer[..length]);
-                    }
-                }
-            }
-            FileId::Redo(index) => self.session.redo.keep(index, file.size, offset, &buffer[..length]),
-        }
-        self.rest = Some(Rest::Wire { extent, done: done + length as u32 });
-        Ok(Extent { stream, layer: layer_of(extent.stage), offset, length: length as u32 })
-    }
-
-    fn page_extent(&mut self, file: CloneFile, mut page: Vec<u8>, done: usize, buffer: &mut [u8]) -> Result<Extent> {
-        if done == 0 {
-            self.session.first_page(&file, &mut page)?;
-        }
-        let (stream, unit, _) = self.session.table().place(&file)?;
-        let length = whole_units(buffer.len(), unit).min(page.len() - done);
-        buffer[..length].copy_from_slice(&page[done..done + length]);
-        self.rest = Some(Rest::Page { file, page, done: done + length });
-        Ok(Extent { stream, layer: layer_of(self.stage), offset: done as u64, length: length as u32 })
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn file(index: u32, space: u32, page_size: u32, path: &str) -> CloneFile {
-        CloneFile {
-            id: FileId::Data(index),
-            space,
-            path: path.into(),
-            outside: None,
-            size: 0,
-            page_size,
-            fsp_flags: 0,
-            flags: 0,
-            deleted: false,
-        }
-    }
-
-    #[test]
-    fn a_known_file_keeps_its_number_when_all_are_taken_and_one_more_is_an_error() {
-        let mut table = Table::default();
-        for index in 0..65_535 {
-            assert_eq!(u32::from(table.number(&file(index, 100 + index, 16384, "a.ibd")).unwrap()), index + 1);
-        }
-        assert_eq!(table.number(&file(65_534, 65_634, 16384, "b.ibd")).unwrap(), 65_535);
-        let error = table.number(&file(65_535, 65_635, 16384, "c.ibd")).unwrap_err().to_string();
-        assert!(error.contains("65535"), "{error}");
-        assert_eq!(table.known(1).unwrap().identity.as_deref(), Some("space:100"));
-        assert!(table.known(0).is_none());
-    }
-
-    #[test]
-    fn a_tablespace_is_known_by_its_id_and_files_without_pages_by_nothing() {
-        assert_eq!(
-            Known::of(&file(1, 7, 8192, "shop/a.ibd")),
-            Known {
-                unit: 8192,
-                identity: Some("space:7".into()),
-                fsp_flags: Some(0),
-                judge: Judge::new(Dialect::MySql, 0, "space:7")
-            }
-        );
-        assert_eq!(Known::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
-        let (one, two) = (file(1, 0, 16384, "ibdata1"), file(2, 0, 16384, "ibdata2"));
-        assert_ne!(Known::of(&one).identity, Known::of(&two).identity);
-        let dump = CloneFile { fsp_flags: u32::MAX, ..file(0, u32::MAX, 16384, "ib_buffer_pool") };
-        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None, fsp_flags: None, judge: None });
-        let redo = CloneFile { id: FileId::Redo(3), ..file(0, 0xFFFF_FFF0, 512, "#innodb_redo/#ib_redo3") };
-        assert_eq!(Known::of(&redo).identity, None);
-    }
-
-    #[test]
-    fn a_buffer_is_filled_with_whole_units_if_it_has_room_for_one() {
-        assert_eq!(whole_units((1 << 20) - 4096, 16384), 63 * 16384);
-        assert_eq!(whole_units((64 << 10) - 4096, 65536), (64 << 10) - 4096);
     }
 }

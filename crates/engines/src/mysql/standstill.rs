@@ -7,7 +7,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::connection::Connection;
+use crate::mysql_family::connection::Connection;
 
 /// How many looks in a row, some seconds apart, have to find it: each of the two waits is common, and short, by itself.
 const LOOKS: u32 = 3;

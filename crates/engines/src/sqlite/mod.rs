@@ -1,10 +1,9 @@
 //! SQLite: a consistent physical snapshot of a live database file, and its safe return.
 //!
-//! [`source`] holds a read transaction and lets several threads read what it sees: the database file, overlaid
-//! with the frames of the write-ahead [`log`]. [`position`] says which state that was, [`restore`] puts a restored file
-//! under its name, [`log_backup`] stores the log between two of them, [`digest`] proves that two databases hold the same rows. What is locked, and for how long, stands in
-//! `docs/engines/sqlite.md`. The parsers ([`header`], [`log`], [`wal_index`], [`freelist`], [`btree`]) take bytes and trust
-//! none of them.
+//! [`source`] holds a read transaction. Several threads read what it sees: the database file, overlaid with the frames of the
+//! write-ahead log ([`wal`]). [`position`] says which state that is. [`restore`] puts a restored file under its name. [`log`] backs up the
+//! log between two states. [`digest`] proves that two databases hold the same rows. `docs/engines/sqlite.md` says what is locked, and
+//! for how long. The parsers ([`header`], [`wal`], [`wal_index`], [`freelist`], [`btree`]) take bytes and trust none of them.
 
 pub mod btree;
 pub mod digest;
@@ -14,10 +13,10 @@ pub mod freelist;
 pub mod header;
 pub mod integrity;
 pub mod log;
-pub mod log_backup;
 pub mod position;
 pub mod restore;
 pub mod source;
+pub mod wal;
 pub mod wal_index;
 
 mod connection;

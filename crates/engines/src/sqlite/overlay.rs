@@ -12,8 +12,8 @@ use fullbore_core::{Error, Result};
 
 use super::connection::read_index;
 use super::frame_map::{FrameMap, MAP_LIMIT};
-use super::log::{FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, MapError, map_frames, page_offset};
 use super::open_files::RawFile;
+use super::wal::{FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, MapError, map_frames, page_offset};
 use super::wal_index::IndexHeader;
 
 /// The log of a snapshot, up to its mark.

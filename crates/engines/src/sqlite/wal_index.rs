@@ -2,7 +2,7 @@
 //! log reaches at this moment. Two copies of 48 bytes in the byte order of the host.
 
 use super::header::Malformed;
-use super::log::checksum;
+use super::wal::checksum;
 
 /// Where, behind both copies, the number of frames stands that have been copied into the database (`nBackfill`, §2.2), in bytes.
 pub const COPIED_AT: u64 = 96;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use fullbore_engines::innodb::Dialect;
-use fullbore_engines::innodb::page::Verdict;
-use fullbore_engines::innodb::tablespace::{Doublewrite, Head};
+use fullbore_engines::mysql_family::innodb::Dialect;
+use fullbore_engines::mysql_family::innodb::page::Verdict;
+use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
 use crate::workload;

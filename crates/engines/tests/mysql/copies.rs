@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::clone_target;
 use fullbore_core::halt::Halt;
 use fullbore_engines::mysql::clone::descriptor::Stage;
 use fullbore_engines::mysql::clone::files::Change;
-use fullbore_engines::mysql::connection::Connection;
-use fullbore_engines::mysql::log::RedoScan;
 use fullbore_engines::mysql::position::LogStatus;
-use fullbore_engines::mysql::source;
+use fullbore_engines::mysql::redo_position::RedoScan;
+use fullbore_engines::mysql_family::connection::Connection;
 use fullbore_test_servers::{Kind, Options, Server};
 
 use super::directory::{Directory, redo_blocks};
@@ -46,7 +46,7 @@ fn copy(server: &Server, options: &str, tasks: usize, slowness: Duration) -> Cop
     let donor = begin(server, options, tasks, &halt).unwrap();
     let version = donor.description().setting("version").unwrap().to_owned();
     assert!(version.starts_with("9.") && donor.description().plugins.len() > 10, "{version}");
-    let files = source::run(donor, &directory, &halt).unwrap();
+    let files = clone_target::run(donor, &directory, &halt).unwrap();
     let took = started.elapsed();
     let after = LogStatus::read(&mut asking).unwrap();
     directory.finish(&files);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::clone_target::{Bytes, CloneTarget};
 use fullbore_core::Result;
 use fullbore_engines::mysql::clone::descriptor::{Stage, StateDescriptor, file_flags};
 use fullbore_engines::mysql::clone::encryption::{self, Wrapped};
@@ -15,7 +16,6 @@ use fullbore_engines::mysql::clone::files::{Change, CloneFile, FileId};
 use fullbore_engines::mysql::clone::page_zero::PageSize;
 use fullbore_engines::mysql::clone::task::DataExtent;
 use fullbore_engines::mysql::restore;
-use fullbore_engines::mysql::source::{Bytes, CloneTarget};
 use tempfile::TempDir;
 
 /// What a test does when data comes.

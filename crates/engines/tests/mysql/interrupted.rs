@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::clone_target;
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 use fullbore_engines::mysql::clone::donor::{Donor, DonorOptions};
 use fullbore_engines::mysql::clone::message::Ddl;
-use fullbore_engines::mysql::source;
-use fullbore_engines::mysql::url::ServerAddress;
+use fullbore_engines::mysql_family::url::ServerAddress;
 use fullbore_test_servers::{Kind, Options, Server};
 
 use super::directory::Directory;
@@ -40,7 +40,7 @@ fn run_until(
         if now >= bytes && done.fetch_add(1, Ordering::Relaxed) == 0 { then() } else { Ok(()) }
     });
     let started = Instant::now();
-    let ended = source::run(donor, &directory, halt).map(drop);
+    let ended = clone_target::run(donor, &directory, halt).map(drop);
     assert!(started.elapsed() < SOON, "it took {:?}", started.elapsed());
     ended
 }

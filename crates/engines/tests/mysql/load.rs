@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::{sync::Arc, thread};
 
-use fullbore_engines::mysql::connection::{Connection, Failure};
+use fullbore_engines::mysql_family::connection::{Connection, Failure};
 use fullbore_test_servers::Server;
 
 use super::{address, root};

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
-use fullbore_engines::mysql::connection::{Connection, Failure};
-use fullbore_engines::mysql::credentials::Credentials;
-use fullbore_engines::mysql::url::ServerAddress;
+use fullbore_engines::mysql_family::connection::{Connection, Failure};
+use fullbore_engines::mysql_family::credentials::Credentials;
+use fullbore_engines::mysql_family::url::ServerAddress;
 use fullbore_test_servers::{Kind, Options, Server};
 
 use super::{address, root};

@@ -1,6 +1,7 @@
 //! MySQL and MariaDB against real servers: they must be installed (`tests/servers/install`).
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+mod clone_target;
 mod conformance;
 mod copies;
 mod directory;
@@ -13,8 +14,8 @@ use fullbore_core::Result;
 use fullbore_core::halt::Halt;
 use fullbore_engines::mysql::clone::donor::{Donor, DonorOptions};
 use fullbore_engines::mysql::clone::message::Ddl;
-use fullbore_engines::mysql::credentials::Credentials;
-use fullbore_engines::mysql::url::ServerAddress;
+use fullbore_engines::mysql_family::credentials::Credentials;
+use fullbore_engines::mysql_family::url::ServerAddress;
 use fullbore_test_servers::{Server, wait_until};
 
 /// The server's address over TCP, with options such as `ssl-mode=required`.

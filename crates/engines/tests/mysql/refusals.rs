@@ -3,9 +3,9 @@
 use fullbore_core::halt::Halt;
 use fullbore_engines::mysql::clone::donor::{Donor, DonorOptions};
 use fullbore_engines::mysql::clone::message::Ddl;
-use fullbore_engines::mysql::connection::Connection;
-use fullbore_engines::mysql::credentials::Credentials;
 use fullbore_engines::mysql::preflight::{self, ClonePlugin, Consent};
+use fullbore_engines::mysql_family::connection::Connection;
+use fullbore_engines::mysql_family::credentials::Credentials;
 use fullbore_test_servers::{Kind, Options, Server};
 
 use super::{address, assert_clean, begin, load, root};
@@ -92,9 +92,8 @@ fn an_encrypted_table_is_sent_over_tls_only_and_is_known_beforehand() {
     let options = "ssl-mode=disabled&get-server-public-key=true";
     let halt = Halt::new();
     let begun = begin(&server, options, 1, &halt);
-    let refused = begun.and_then(|donor| {
-        fullbore_engines::mysql::source::run(donor, &super::directory::Directory::new(), &halt).map(drop)
-    });
+    let refused =
+        begun.and_then(|donor| crate::clone_target::run(donor, &super::directory::Directory::new(), &halt).map(drop));
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("3872") && text.contains("ssl-mode=required"), "{text}");
     assert_clean(&server);

@@ -27,13 +27,13 @@ use super::statements::{Statements, server_lsn};
 use super::tablespaces::{Moment, Tablespaces};
 use super::work::{LOG, PIECE_UNIT, Work};
 use super::{Options, Outcome, Settles};
-use crate::innodb::damage::{self, DamagedPage};
-use crate::mariadb::log;
 use crate::mariadb::position::BinlogPosition;
 use crate::mariadb::redo::lives::Lives;
 use crate::mariadb::redo::tail::{ServerLsn, Tail};
 use crate::mariadb::redo::touched::Touched;
 use crate::mariadb::redo::write::LinearLog;
+use crate::mariadb::redo_follower;
+use crate::mysql_family::innodb::damage::{self, DamagedPage};
 
 /// How often new tablespaces are looked for before the server has to hold still.
 const CATCH_UP_ROUNDS: usize = 2;
@@ -166,7 +166,7 @@ fn follow_to_the_end(
     halt: &Halt,
     emit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<u64> {
-    let result = log::follow(tail, monitor, &told, halt, emit);
+    let result = redo_follower::follow(tail, monitor, &told, halt, emit);
     if let Err(error) = result {
         halt.stop(error);
         // The connection may be idle, or gone: then there is nothing to end.

@@ -15,12 +15,12 @@ use super::listing::{ListedFile, Role};
 use super::lost::Owner;
 use super::stamp::Stamp;
 use super::work::{FileNumber, PIECE_UNIT};
-use crate::innodb::Dialect;
-use crate::innodb::damage::DamagedPage;
-use crate::innodb::extents::{Extents, Layout};
-use crate::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
-use crate::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 use crate::mariadb::redo::tail::read_full;
+use crate::mysql_family::innodb::Dialect;
+use crate::mysql_family::innodb::damage::DamagedPage;
+use crate::mysql_family::innodb::extents::{Extents, Layout};
+use crate::mysql_family::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
+use crate::mysql_family::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 
 /// Unit of direct reads, in bytes.
 const BLOCK: usize = 4096;
@@ -466,7 +466,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::innodb::fixtures::{self, Fixture};
+    use crate::mysql_family::innodb::fixtures::{self, Fixture};
 
     /// A tablespace of a real server with its pages 0 and that with rows; those between are not used yet.
     fn tablespace(fixture: &Fixture, path: &Path) -> File {

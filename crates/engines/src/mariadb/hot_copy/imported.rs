@@ -13,8 +13,8 @@ use fullbore_core::{Error, Result};
 use super::data_file::identify;
 use super::listing::{ListedFile, Role};
 use super::statements::Statements;
-use crate::innodb::tablespace::SPACE_MAX;
 use crate::mariadb::redo::lives::{Lives, Removal};
+use crate::mysql_family::innodb::tablespace::SPACE_MAX;
 
 /// A tablespace of a table, as it is in the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use fullbore_core::{Error, Result};
 
 use super::listing::OtherFile;
 use super::stamp::Stamp;
-use crate::single_table::file_name::decode;
+use crate::mysql_family::single_table::file_name::decode;
 
 /// Engines whose tables are whole in a copy.
 const STORED: [&str; 6] = ["InnoDB", "MyISAM", "MRG_MyISAM", "Aria", "ARCHIVE", "CSV"];

@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use super::files::CopiedFile;
 use super::statements::Statements;
 use super::work::FileNumber;
-use crate::innodb::damage::DamagedPage;
-use crate::innodb::extents::Layout;
-use crate::innodb::page::Fault;
 use crate::mariadb::redo::touched::Touched;
+use crate::mysql_family::innodb::damage::DamagedPage;
+use crate::mysql_family::innodb::extents::Layout;
+use crate::mysql_family::innodb::page::Fault;
 
 /// Runs of suspected pages that are remembered: 2 MiB, a part of `plan::FIXED_MEMORY`. What is beyond is not judged.
 const RUNS_MAX: usize = 1 << 16;
@@ -184,12 +184,12 @@ fn missing(short: &Short, touched: &Touched) -> Option<DamagedPage> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::innodb::Dialect;
-    use crate::innodb::page::PageFormat;
     use crate::mariadb::hot_copy::{FileKind, Row};
     use crate::mariadb::redo::framing::seal;
     use crate::mariadb::redo::record::{put_record, put_varint};
     use crate::mariadb::redo::ring::Ring;
+    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::innodb::page::PageFormat;
 
     fn owner(file: u32, space: u32) -> Owner {
         let layout = Layout::of(&PageFormat::from_flags(0x15, Dialect::MariaDb).unwrap());

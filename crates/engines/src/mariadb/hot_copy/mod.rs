@@ -47,7 +47,7 @@ pub use work::{FileNumber, LOG, PIECE_UNIT, Piece, PieceReader, Told};
 
 use super::position::BinlogPosition;
 use super::redo::header::Checkpoint;
-use crate::innodb::damage::DamagedPage;
+use crate::mysql_family::innodb::damage::DamagedPage;
 use work::Work;
 
 /// How long a copy that was ended may take to give the lock back, before its connections are cut.

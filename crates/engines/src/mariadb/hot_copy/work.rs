@@ -18,8 +18,8 @@ use super::files::CopiedFile;
 use super::listing::{ListedFile, Role};
 use super::lost::{Judged, LostPages, Short, Unfinished};
 use super::stamp::Stamp;
-use crate::innodb::damage::DamagedPage;
 use crate::mariadb::redo::touched::Touched;
+use crate::mysql_family::innodb::damage::DamagedPage;
 use crate::streams;
 
 /// Unit of pieces in bytes, and of direct reads.

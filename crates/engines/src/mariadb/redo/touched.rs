@@ -6,9 +6,9 @@
 
 use super::framing;
 use super::record::{Record, records, varint};
-use crate::innodb::extents::TABLE_AT;
-use crate::innodb::filter::Filter;
-use crate::innodb::page::{PAGE_SIZE_MIN, TYPE_AT};
+use crate::mysql_family::innodb::extents::TABLE_AT;
+use crate::mysql_family::innodb::filter::Filter;
+use crate::mysql_family::innodb::page::{PAGE_SIZE_MIN, TYPE_AT};
 
 /// A write of more bytes into a page with a table counts as one of the whole page.
 const BYTES_MAX: u32 = 512;

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
-use super::super::connection::{Connection, Failure, ServerError};
-use super::super::credentials::Credentials;
-use super::super::url::ServerAddress;
 use super::descriptor::{BadMessage, StateDescriptor};
 use super::files::{CloneFile, FileId};
 use super::message::{self, COM_CLONE, Ddl, Locator, RESPONSE_MAX, Response, command};
 use super::page_zero::PageSize;
 use super::progress::Progress;
 use super::task::Task;
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
+use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::url::ServerAddress;
 
 /// The most tasks: the donor's own limit.
 pub const TASKS_MAX: usize = 128;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
-use super::super::connection::{Connection, Message};
 use super::descriptor::{BadMessage, DataDescriptor, Descriptor, FileDescriptor, Stage, StateDescriptor, StateKind};
 use super::donor::{Conversation, bad, parse, receive_complete};
 use super::files::{Change, FileId};
 use super::message::{self, RAW_DATA, RESPONSE_MAX, Response, command};
 use super::progress::Known;
+use crate::mysql_family::connection::{Connection, Message};
 
 /// What the server tells a task when another of the same clone has failed (error 1815).
 const FAILED_ELSEWHERE: &str = "Clone error in concurrent task";

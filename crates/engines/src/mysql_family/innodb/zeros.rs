@@ -222,9 +222,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::innodb::Dialect;
-    use crate::innodb::extents::table_for_tests;
-    use crate::innodb::page::seal_full_crc32;
+    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::innodb::extents::table_for_tests;
+    use crate::mysql_family::innodb::page::seal_full_crc32;
 
     const SIZE: usize = 4096;
 

@@ -17,13 +17,13 @@ use fullbore_core::io::end_with_this_thread;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
-use crate::mysql::connection::Connection;
-use crate::mysql::credentials::Credentials;
-use crate::mysql::logical::load::{self, TableText};
-use crate::mysql::logical::names::quoted;
 use crate::mysql::restore;
-use crate::mysql::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
-use crate::single_table::missing_files;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::logical::load::{self, TableText};
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::single_table::missing_files;
+use crate::mysql_family::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
 
 /// How long the server may take until it answers, recovery included.
 const READY_LIMIT: Duration = Duration::from_secs(3600);

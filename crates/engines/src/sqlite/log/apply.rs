@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use fullbore_core::{Error, Result};
 
 use super::super::header::Malformed;
-use super::super::log::{Chain, FRAME_HEADER_SIZE};
 use super::super::position::LogPosition;
+use super::super::wal::{Chain, FRAME_HEADER_SIZE};
 use super::end::{End, show_time};
 use super::group::{GROUP_SIZE, Group};
 
@@ -192,7 +192,7 @@ fn read_whole(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> 
 mod tests {
     use std::io::{Seek, Write};
 
-    use super::super::super::log::checksum;
+    use super::super::super::wal::checksum;
     use super::*;
 
     const PAGE: usize = 512;

@@ -21,7 +21,7 @@ use serde_json::json;
 
 pub use selection::{Selection, WantedTable};
 
-use crate::mysql::logical::names::quoted;
+use crate::mysql_family::logical::names::quoted;
 
 /// Bytes in the name of a database or of a table: 64 characters.
 const NAME_MAX: usize = 64 * 4;

@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 use serde::Deserialize;
 
 use super::super::connection::{Connection, Failure};
-use super::super::other_engines::FOLDER;
+use super::FOLDER;
 use super::tables::Table;
 
 /// The greatest `max_allowed_packet`, in bytes, and with it the longest statement.

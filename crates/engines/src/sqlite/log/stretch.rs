@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::super::log::{Chain, FRAME_HEADER_SIZE, FrameHeader, LogHeader, page_offset};
 use super::super::open_files::RawFile;
+use super::super::wal::{Chain, FRAME_HEADER_SIZE, FrameHeader, LogHeader, page_offset};
 use super::group::Group;
 
 /// How much is read at once while a log is checked, in bytes.

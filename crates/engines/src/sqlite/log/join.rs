@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fullbore_core::{Error, Result};
 
-use super::super::log::{LOG_HEADER_SIZE, LogHeader};
 use super::super::open_files::RawFile;
 use super::super::position::{FileState, LogPosition};
+use super::super::wal::{LOG_HEADER_SIZE, LogHeader};
 use super::super::wal_index::IndexHeader;
 use super::end::End;
 use super::stretch::{Broken, Kind, Place, Sighting, Stretch, rest};

@@ -5,10 +5,10 @@ use std::thread;
 use fullbore_core::halt::Halt;
 use fullbore_core::{Result, threads};
 
-use super::clone::descriptor::{Stage, StateDescriptor};
-use super::clone::donor::Donor;
-use super::clone::files::{Change, CloneFile};
-use super::clone::task::{DataExtent, Event, Task};
+use fullbore_engines::mysql::clone::descriptor::{Stage, StateDescriptor};
+use fullbore_engines::mysql::clone::donor::Donor;
+use fullbore_engines::mysql::clone::files::{Change, CloneFile};
+use fullbore_engines::mysql::clone::task::{DataExtent, Event, Task};
 
 /// Something that takes a clone. All methods but [`CloneTarget::data`] are called by one thread; `data` by all at once.
 ///

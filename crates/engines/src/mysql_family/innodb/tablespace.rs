@@ -204,7 +204,7 @@ pub fn page_type(page: &[u8]) -> u16 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::innodb::fixtures;
+    use crate::mysql_family::innodb::fixtures;
 
     #[test]
     fn heads_of_real_tablespaces_say_what_they_are() {

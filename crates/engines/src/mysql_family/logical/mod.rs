@@ -10,3 +10,6 @@ pub mod literal;
 pub mod load;
 pub mod names;
 pub mod tables;
+
+/// The folder of the texts in a restored directory. No server looks at it.
+pub const FOLDER: &str = "#other-engines";

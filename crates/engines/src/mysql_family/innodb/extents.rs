@@ -123,9 +123,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::innodb::Dialect;
-    use crate::innodb::fixtures;
-    use crate::innodb::tablespace::Head;
+    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::innodb::fixtures;
+    use crate::mysql_family::innodb::tablespace::Head;
 
     /// A format of `full_crc32` with so many bytes: 3 is 4 KiB, 7 is 64 KiB.
     fn full(size: u32) -> PageFormat {
@@ -160,7 +160,7 @@ mod tests {
         let mut page = table_for_tests(&full(5), 16384, 20_000);
         assert!(Extents::parse(&full(5), &page, 16384).is_some());
         page[3] = 1; // The version of the key.
-        crate::innodb::page::seal_full_crc32(&mut page);
+        crate::mysql_family::innodb::page::seal_full_crc32(&mut page);
         assert_eq!(Extents::parse(&full(5), &page, 16384), None);
     }
 

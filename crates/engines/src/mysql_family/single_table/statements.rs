@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{TableName, WantedTable, file_name};
-use crate::mysql::logical::names::quoted;
-use crate::mysql::url::Flavor;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::url::Flavor;
 
 /// What the statements are made from.
 #[derive(Debug, Clone)]

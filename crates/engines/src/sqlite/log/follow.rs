@@ -10,10 +10,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::super::connection::{Patience, QuietConnection, explain, read_index};
-use super::super::log::FRAME_HEADER_SIZE;
 use super::super::open_files::beside;
 use super::super::position::LogPosition;
 use super::super::source::Snapshot;
+use super::super::wal::FRAME_HEADER_SIZE;
 use super::super::wal_index::IndexHeader;
 use super::end::{End, now};
 use super::engine::{end_of, ends};

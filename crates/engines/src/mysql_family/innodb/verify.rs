@@ -118,7 +118,7 @@ impl PageCheck for PageVerifier {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::innodb::fixtures;
+    use crate::mysql_family::innodb::fixtures;
 
     fn stream(id: u16, flags: u32, size: u64, identity: &str) -> ManifestStream {
         ManifestStream {

@@ -395,7 +395,7 @@ pub fn seal_full_crc32(page: &mut [u8]) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::innodb::fixtures::{self, Fixture};
+    use crate::mysql_family::innodb::fixtures::{self, Fixture};
 
     fn format(fixture: &Fixture) -> PageFormat {
         PageFormat::from_flags(u32_at(fixture.bytes, 54), fixture.dialect).unwrap()

@@ -13,10 +13,10 @@ use fullbore_core::{Error, Result};
 
 use super::statements::{Definition, Partition, statements};
 use super::{Selection, TableName, WantedTable, file_name, missing_files};
-use crate::mysql::connection::Connection;
-use crate::mysql::logical::names::literal;
-use crate::mysql::url::Flavor;
-use crate::start_check::{Running, ServerProgram, fault_of_table};
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::names::literal;
+use crate::mysql_family::start_check::{Running, ServerProgram, fault_of_table};
+use crate::mysql_family::url::Flavor;
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);

@@ -1,0 +1,11 @@
+//! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, single tables out of a copy,
+//! tablespaces outside of the data directory, and the start of a server on a restored directory.
+
+pub mod connection;
+pub mod credentials;
+pub mod innodb;
+pub mod logical;
+pub mod outside;
+pub mod single_table;
+pub mod start_check;
+pub mod url;
