@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fullbore_core::Result;
 
-use super::{restore, session};
+use super::{restore, session, undo_length};
 use crate::engine::{DirectoryEngine, Engine, Identity, PageEngine, Stems};
 use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
 use crate::mysql_family::url::{server_identity, server_stems};
@@ -57,7 +57,8 @@ impl DirectoryEngine for MariaDb {
         restore::IN_PROGRESS
     }
 
-    fn finish(&self, directory: &Path, _position: &serde_json::Value) -> Result<()> {
+    fn finish(&self, directory: &Path, position: &serde_json::Value) -> Result<()> {
+        undo_length::make_long_enough(directory, position)?;
         restore::finish(directory)
     }
 }
