@@ -176,6 +176,64 @@ mod logs {
         }
     }
 
+    /// A position of an engine with LSNs and timelines, as a server after a fail-over has them.
+    fn lsn(timeline: u8, lsn: u128) -> LogPosition {
+        LogPosition { history: vec![timeline], at: lsn, proof: None }
+    }
+
+    /// A log set that ends at `last` and holds these parts of timelines.
+    fn on_timelines(id: u128, base: u128, first: LogPosition, spans: &[(u8, u128, u128)], time: i64) -> FoundSet {
+        let last = spans.last().map(|(timeline, _, to)| lsn(*timeline, *to));
+        let spans = spans.iter().map(|&(timeline, from, to)| LogSpan { history: vec![timeline], from, to }).collect();
+        let range = LogRange { first: Some(first), last, from: time - 10, at: time, until: time, spans };
+        FoundSet { log_range: Some(range), ..set(id, SetKind::Log, Some(base), time) }
+    }
+
+    fn full_on(id: u128, position: LogPosition, time: i64) -> FoundSet {
+        let range =
+            LogRange { first: None, last: Some(position), from: time, at: time, until: time, spans: Vec::new() };
+        FoundSet { log_range: Some(range), ..full(id, time) }
+    }
+
+    #[test]
+    fn a_log_set_that_begins_a_new_timeline_is_followed_to_its_end_and_to_a_time_on_either_side() {
+        // The server of timeline 1 failed at LSN 2^70 + 150. Its replica went on as timeline 2.
+        let far = 1 << 70;
+        let found = [
+            full_on(1, lsn(1, far), 100),
+            on_timelines(2, 1, lsn(1, far), &[(1, far, far + 100)], 200),
+            on_timelines(3, 2, lsn(1, far + 100), &[(1, far + 100, far + 150), (2, far + 150, far + 300)], 300),
+            on_timelines(4, 3, lsn(2, far + 300), &[(2, far + 300, far + 400)], 400),
+        ];
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1, 2, 3]);
+        assert_eq!(choose(&found, &stop(150)).unwrap().sets, [0, 1]);
+        assert_eq!(choose(&found, &stop(250)).unwrap().sets, [0, 1, 2]);
+        assert_eq!(choose(&found, &stop(350)).unwrap().sets, [0, 1, 2, 3]);
+        let without = [found[0].clone(), found[1].clone(), found[3].clone()];
+        let refused = text(&without, &Choice { set: Some("00000004".into()), ..Choice::default() });
+        assert!(refused.contains("00000003"), "the set with the join is missing, and is named: {refused}");
+    }
+
+    #[test]
+    fn a_full_on_the_new_timeline_takes_the_log_sets_behind_it_alone() {
+        let found = [
+            full_on(1, lsn(1, 1000), 100),
+            on_timelines(2, 1, lsn(1, 1000), &[(1, 1000, 1150), (2, 1150, 1300)], 200),
+            full_on(3, lsn(2, 1250), 180),
+            on_timelines(4, 2, lsn(2, 1300), &[(2, 1300, 1400)], 300),
+        ];
+        // The full is within the set with the join: that set and the next one are behind it.
+        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [2, 1, 3]);
+        // At the same LSN, the old timeline is another log.
+        let stray = [full_on(3, lsn(1, 1250), 180), found[1].clone(), found[3].clone()];
+        assert_eq!(choose(&stray[..1], &Choice::default()).unwrap().sets, [0]);
+        let on_stray = choose(&stray, &Choice::default());
+        assert!(
+            on_stray.is_err() || on_stray.is_ok_and(|sequence| sequence.sets == [0]),
+            "never the log of timeline 2"
+        );
+    }
+
     /// A place in a log without a frame, of a database whose file was this one.
     fn before_the_first_frame(file: Option<u64>) -> LogPosition {
         LogPosition { history: Vec::new(), at: 0, proof: file }
