@@ -223,15 +223,13 @@ mod logs {
             on_timelines(4, 2, lsn(2, 1300), &[(2, 1300, 1400)], 300),
         ];
         // The full is within the set with the join: that set and the next one are behind it.
-        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [2, 1, 3]);
+        let latest = Choice { latest: true, ..Choice::default() };
+        assert_eq!(choose(&found, &latest).unwrap().sets, [2, 1, 3]);
         // At the same LSN, the old timeline is another log.
         let stray = [full_on(3, lsn(1, 1250), 180), found[1].clone(), found[3].clone()];
         assert_eq!(choose(&stray[..1], &Choice::default()).unwrap().sets, [0]);
-        let on_stray = choose(&stray, &Choice::default());
-        assert!(
-            on_stray.is_err() || on_stray.is_ok_and(|sequence| sequence.sets == [0]),
-            "never the log of timeline 2"
-        );
+        let refused = text(&stray, &latest);
+        assert!(refused.contains("00000001"), "the full of timeline 1 is missing, and is named: {refused}");
     }
 
     /// A place in a log without a frame, of a database whose file was this one.
