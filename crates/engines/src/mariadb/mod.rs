@@ -12,4 +12,4 @@ pub mod redo;
 pub mod restore;
 pub mod session;
 mod source;
-mod undo_length;
+pub(crate) mod undo_length;

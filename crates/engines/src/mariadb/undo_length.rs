@@ -1,9 +1,9 @@
 //! Undo tablespaces of a restored directory: each is as long as the redo log needs it.
 //!
-//! The server cuts an undo tablespace (`innodb_undo_log_truncate`) while its log still holds records of pages behind the new end. A copy that
-//! is made after the cut, or before the file grew, is shorter than such a page. MariaDB 10.11.18 then aborts during recovery: "Trying to write
-//! … outside the bounds of the file". Its own file was long enough when it wrote these pages, so its own recovery does not meet this.
-//! A longer file does no harm: what is behind the end is zero and not in use.
+//! An undo tablespace that grows after it was copied is shorter in the copy than pages that the log makes. MariaDB 10.11.18 makes such pages in
+//! memory before its recovery extends the file. If it flushes them in between, it aborts: "Trying to write … outside the bounds of the file".
+//! Whether that happens depends on disk, load and buffer pool. The server's own files were extended before the log was written, so its own
+//! recovery does not meet this. A longer file does no harm: what is behind the end is zero and not in use.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

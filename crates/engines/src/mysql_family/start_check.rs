@@ -234,8 +234,8 @@ impl ServerProgram {
 }
 
 /// Bytes of the buffer pool with which MariaDB recovers this directory: room for its whole redo log. A log that does not fit is recovered in several
-/// batches, and 10.11.18 aborts there where an undo tablespace was truncated meanwhile ("outside the bounds of the file: .//undo001"; found by
-/// `tests/campaigns/ddl`). Memory is used only as far as the log needs it.
+/// batches, and 10.11.18 aborted there with a log of 582 MiB ("outside the bounds of the file: .//undo001"; found by `tests/campaigns/ddl`). Short
+/// undo files can be the cause of that, too ([`crate::mariadb::undo_length`]). Memory is used only as far as the log needs it.
 fn recovery_pool(directory: &Path) -> u64 {
     const LEAST: u64 = 128 << 20;
     const MOST: u64 = 4 << 30;

@@ -21,6 +21,7 @@ use serde_json::json;
 
 pub use selection::{Selection, WantedTable};
 
+use crate::mariadb::undo_length;
 use crate::mysql_family::logical::names::quoted;
 
 /// Bytes in the name of a database or of a table: 64 characters.
@@ -114,6 +115,9 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, str
     let mut folders = BTreeSet::new();
     for stream in streams.iter().filter(|stream| stream.name.contains('/')) {
         folders.extend(relative_path(&stream.name)?.parent().map(Path::to_owned));
+    }
+    if engine == "mariadb" {
+        undo_length::make_long_enough(directory, position)?;
     }
     if engine == "mysql" {
         // Without it: "System schema directory does not exist".
