@@ -1,7 +1,7 @@
 //! Where the families go: their devices and sinks, and what may not be overwritten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::media::{FamilyHeader, SetKind};
@@ -49,8 +49,8 @@ fn refuse_the_source(devices: &[Device], database: &Identity) -> Result<()> {
 
 /// True for the database itself and for what belongs to it; none of these files need exist.
 pub fn is_of_database(database: &Identity, device: &Device) -> bool {
-    let is_it = |file: &PathBuf| Device::file(file.clone()).identity().is_some_and(|it| Some(it) == device.identity());
-    database.files.iter().any(is_it)
+    let it = device.identity();
+    it.is_some() && database.files.iter().any(|file| Device::file(file.clone()).identity() == it)
 }
 
 /// What `template` makes of the database at any time, now and in earlier versions.

@@ -129,17 +129,8 @@ fn is_no_verdict(done: &Result<()>) -> bool {
 /// Lets the engine look at every page and index of a restored file.
 fn opened(restored: &Into, chain: &[String]) -> Result<()> {
     let Into::File { engine, path } = restored else { return Ok(()) };
-    let problems = fullbore_engines::file(engine)?.check(path, Depth::Full)?;
-    match problems.first() {
-        None => Ok(()),
-        Some(first) => {
-            let found = counted(problems.len() as u64, "problem");
-            let why = format!("the check finds {found} in the restored database; the first: {first}");
-            Err(Error::incomplete(
-                chain.join("; "),
-                why,
-                "the database was damaged when it was backed up: look at it, and back up again",
-            ))
-        }
-    }
+    restore::found_by_check(engine, path, Depth::Full)?.map_or(Ok(()), |why| {
+        let hint = "the database was damaged when it was backed up: look at it, and back up again";
+        Err(Error::incomplete(chain.join("; "), why, hint))
+    })
 }

@@ -16,7 +16,7 @@ use super::outside::{Placed, must_have_places};
 use super::resume::{self, Standing};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
-use super::{Check, Into, Owner, Request, SYNCING, other_tables, plan_line};
+use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
 use crate::units::on_its_line;
 
@@ -54,7 +54,7 @@ pub(super) fn restore(
             return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
         }
         Into::Directory(target) => target,
-        Into::File { .. } => return Err(request.into.of_another_engine(engine)),
+        Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
     };
     let (unfinished, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = unfinished.path();

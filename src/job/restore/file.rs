@@ -15,7 +15,10 @@ use fullbore_engines::engine::{Depth, FileRestore, Over};
 
 use super::super::{Conduct, media, reading};
 use super::state::State;
-use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, log, plan_line, refuse_server, resume, steps, table};
+use super::{
+    CHECKING, Check, Into, Recovery, Request, SYNCING, log, of_another_engine, plan_line, refuse_server, resume, steps,
+    table,
+};
 use crate::report::Report;
 use crate::units::{counted, show_bytes};
 
@@ -233,19 +236,26 @@ pub(super) fn depth_of(check: Option<Check>) -> Option<Depth> {
     }
 }
 
+/// Lets the engine check a restored file. Says what it finds; nothing of a sound database.
+///
+/// # Errors
+/// The file cannot be read.
+pub(in crate::job) fn found_by_check(engine: &str, file: &Path, depth: Depth) -> Result<Option<String>> {
+    let problems = fullbore_engines::file(engine)?.check(file, depth)?;
+    let found = counted(problems.len() as u64, "problem");
+    let say = |first: &String| format!("the check finds {found} in the restored database; the first: {first}");
+    Ok(problems.first().map(say))
+}
+
 /// Lets the engine check what was restored.
 ///
 /// # Errors
 /// It finds problems, or the file cannot be read.
 pub(super) fn check(engine: &str, file: &Path, target: &Path, depth: Depth) -> Result<()> {
-    let problems = fullbore_engines::file(engine)?.check(file, depth)?;
-    problems.first().map_or(Ok(()), |problem| {
+    found_by_check(engine, file, depth)?.map_or(Ok(()), |why| {
         Err(Error::refused(
             target.display().to_string(),
-            format!(
-                "the check finds {} in the restored database; the first: {problem}",
-                counted(problems.len() as u64, "problem")
-            ),
+            why,
             "the database was damaged when it was backed up; restore without --check to look at it",
         ))
     })
@@ -268,7 +278,7 @@ pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBu
     let directory = match &request.into {
         Into::Null => return Ok(None),
         Into::File { engine, path } if *engine == set.header().engine => return Ok(Some(path.clone())),
-        Into::File { .. } => return Err(request.into.of_another_engine(&set.header().engine)),
+        Into::File { engine, path } => return Err(of_another_engine(engine, path, &set.header().engine)),
         Into::Directory(directory) => directory,
     };
     let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());

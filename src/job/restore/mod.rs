@@ -13,7 +13,7 @@ mod steps;
 mod table;
 mod unfinished;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
@@ -22,6 +22,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::ENGINES;
 
+pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
 pub use start::StartCheck;
 pub use table::Tables;
@@ -79,17 +80,12 @@ impl Into {
             None => Err(wrong("this is not a target")),
         }
     }
+}
 
-    /// The error where a set of `engine` does not go into the file.
-    fn of_another_engine(&self, engine: &str) -> Error {
-        let target = match self {
-            Into::File { engine, path } => format!("{engine}:{}", path.display()),
-            Into::Directory(path) => format!("dir:{}", path.display()),
-            Into::Null => "nul:".into(),
-        };
-        let hint = "restore its files into a directory: --into dir:PATH";
-        Error::usage(format!("--into {target}"), format!("the set is a backup of {engine}"), hint)
-    }
+/// The error where a set of `engine` does not go into a file of the engine `asked`.
+fn of_another_engine(asked: &str, path: &Path, engine: &str) -> Error {
+    let hint = "restore its files into a directory: --into dir:PATH";
+    Error::usage(format!("--into {asked}:{}", path.display()), format!("the set is a backup of {engine}"), hint)
 }
 
 /// Whether what is restored is a database at the end.

@@ -50,6 +50,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
 pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
     let mut found = layout::check(root, files);
     let mut codecs = Vec::new();
+    let engines = engines::named_by(files);
     for path in files {
         let name = path.to_str().with_context(|| format!("{path:?} is not UTF-8"))?;
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue }; // Media and databases are not text.
@@ -57,7 +58,7 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
             Some("rs") => {
                 let source = Source::new(name, &text);
                 rules::check(&source, &mut found);
-                engines::check(&source, &text, &mut found);
+                engines::check(&source, &text, &engines, &mut found);
                 codecs.extend(rules::codec_numbers(&source));
             }
             Some("md") => links::check(root, path, &text, &mut found),

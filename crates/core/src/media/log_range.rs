@@ -1,5 +1,5 @@
-//! Where a backup set begins and ends in its database's log, in terms that all engines share. The engine makes these values and proves that they join;
-//! whoever puts sets in order compares them, and never interprets them.
+//! Where a backup set begins and ends in its database's log, in terms that all engines share. The engine makes these values and proves that they join.
+//! The chain of sets compares them. It never interprets them.
 
 /// A position in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]

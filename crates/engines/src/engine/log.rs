@@ -36,7 +36,7 @@ pub trait LogEngine: Sync {
     /// Opens the database that `url` names, and holds its log from now on.
     ///
     /// # Errors
-    /// As of a backup; or the database has no log.
+    /// A backup of the database would fail too, or the database has no log.
     fn follow(&self, url: &str, options: &Options) -> Result<Box<dyn LogFollower>>;
 
     /// Applies a log set to a restored database.

@@ -33,7 +33,7 @@ pub trait Engine: Sync {
     /// Opens a session on the database that `url` names; the URL begins with this engine's name.
     ///
     /// # Errors
-    /// The URL is none of this engine, the database cannot be reached, or it cannot be backed up as it is.
+    /// The URL names no database of this engine. The database cannot be reached. It cannot be backed up as it is.
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>>;
 
     /// A flag that was given and that no other engine takes, and why.

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
+use super::hot_copy::is_undo_tablespace;
 use super::redo::framing::{self, LENGTH_MAX};
 use super::redo::header::{Checkpoint, HEAD, Header};
-use super::redo::record::{records, varint};
+use super::redo::record::records;
+use crate::mysql_family::innodb::page::SPACE_AT;
 
 /// The server counts the size of a file in extents: 1 MiB each, and 4 MiB with pages of 64 KiB.
 const EXTENT: u64 = 4 << 20;
-/// Numbers of undo tablespaces are in page 0 of their files.
-const SPACE_AT: u64 = 34;
 /// How much of the log is looked at together.
 const PIECE: usize = 4 << 20;
 /// The most bytes that a file is made long.
@@ -59,16 +59,13 @@ fn failed(action: &str, path: &Path, error: std::io::Error) -> Error {
 
 /// The files `undo001`, `undo002` … with the numbers of their tablespaces.
 fn undo_tablespaces(root: &Path) -> Result<BTreeMap<u32, PathBuf>> {
-    let is_undo = |name: &str| {
-        name.strip_prefix("undo").is_some_and(|rest| rest.len() == 3 && rest.bytes().all(|byte| byte.is_ascii_digit()))
-    };
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(root).map_err(|error| failed("list", root, error))? {
         let entry = entry.map_err(|error| failed("list", root, error))?;
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file && entry.file_name().to_str().is_some_and(is_undo) {
+        if is_file && entry.file_name().to_str().is_some_and(is_undo_tablespace) {
             let (path, mut space) = (entry.path(), [0; 4]);
-            let read = File::open(&path).and_then(|file| file.read_exact_at(&mut space, SPACE_AT));
+            let read = File::open(&path).and_then(|file| file.read_exact_at(&mut space, SPACE_AT as u64));
             if read.is_ok() {
                 found.insert(u32::from_be_bytes(space), path);
             }
@@ -108,8 +105,7 @@ fn note(bytes: &[u8], found: &mut BTreeMap<u32, u32>) -> usize {
     while let Some((transaction, rest)) = framing::split(left) {
         // A record with the flag is of the same page as the one before. File records come first, and have a kind of their own.
         for record in records(transaction).filter(|record| record.kind & 0x80 == 0) {
-            let page = varint(record.body).and_then(|(space, at)| Ok((space, varint(&record.body[at..])?.0)));
-            if let Ok((space, page)) = page {
+            if let Some((space, page, _)) = record.page() {
                 let last = found.entry(space).or_insert(0);
                 *last = page.max(*last);
             }
@@ -133,7 +129,7 @@ mod tests {
         for (name, space) in [("undo001", 7_u32), ("undo002", 8)] {
             let file = File::create(root.path().join(name)).unwrap();
             file.set_len(10 << 20).unwrap();
-            file.write_all_at(&space.to_be_bytes(), SPACE_AT).unwrap();
+            file.write_all_at(&space.to_be_bytes(), SPACE_AT as u64).unwrap();
         }
         let start = 1_000_000;
         let header = Header::parse(&Header::made(PAYLOAD_AT, encrypted)).unwrap();

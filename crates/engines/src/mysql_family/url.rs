@@ -277,7 +277,7 @@ fn decode(text: &str, name: &str) -> Result<String> {
     if text.contains('\0') || text.len() > URL_MAX { Err(bad()) } else { Ok(text) }
 }
 
-/// What the server that `url` names is called: without the account and the options, because a server is one, whoever asks.
+/// The name of the server in `url`, without account and options: each account sees the same server.
 pub fn server_identity(url: &str) -> Identity {
     let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
     let server = rest.strip_prefix("//").unwrap_or(rest);

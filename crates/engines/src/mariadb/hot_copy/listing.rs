@@ -101,7 +101,7 @@ pub fn list(places: &Places) -> Result<Listing> {
     }
     for (name, path) in entries(&places.undo_directory)? {
         // A database may have this name too, and any other.
-        if name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number)) && is_file(&path)? {
+        if is_undo_tablespace(&name) && is_file(&path)? {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
             listing.tablespaces.push(ListedFile { name, path, elsewhere, ambiguous: false, role: Role::Undo });
         }
@@ -241,6 +241,11 @@ fn name_of(path: &Path, datadir: &Path) -> (String, bool) {
         Ok(inside) => (inside.to_string_lossy().into_owned(), false),
         Err(_) => (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), true),
     }
+}
+
+/// True for `undo001`, `undo002` …
+pub(in crate::mariadb) fn is_undo_tablespace(name: &str) -> bool {
+    name.strip_prefix("undo").is_some_and(|number| number.len() == 3 && is_number(number))
 }
 
 fn is_number(text: &str) -> bool {

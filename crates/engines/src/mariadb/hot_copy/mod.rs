@@ -37,6 +37,7 @@ use fullbore_core::{Error, Result, threads};
 
 pub use files::{CopiedFile, FileKind};
 pub use left_out::{LeftOut, TableEngines, warnings as warnings_of_left_out};
+pub(in crate::mariadb) use listing::is_undo_tablespace;
 pub use listing::{ListedFile, Listing, OtherFile, Role, Settles, list};
 pub use places::Places;
 pub use reconcile::{Copied, Present, Reconciled, reconcile};

@@ -79,6 +79,13 @@ pub enum FileRecord<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// The tablespace and the page that it names, and what is behind them. A record that is about the page of the record before names none.
+    pub fn page(&self) -> Option<(u32, u32, &'a [u8])> {
+        let (space, length) = varint(self.body).ok()?;
+        let (page, more) = varint(&self.body[length..]).ok()?;
+        Some((space, page, &self.body[length + more..]))
+    }
+
     /// What it says about a file, if it is about one. `first` says whether it is the first in its mini-transaction or all before
     /// it were about files: later, the same types mean a page. Only for a log that is not encrypted.
     pub fn file(&self, first: bool) -> Option<FileRecord<'a>> {
@@ -90,9 +97,7 @@ impl<'a> Record<'a> {
             let lsn: &[u8; 8] = self.body.get(2..)?.first_chunk()?;
             return (self.body[..2] == [0, 0]).then(|| FileRecord::Checkpoint(u64::from_be_bytes(*lsn)));
         }
-        let (space, length) = varint(self.body).ok()?;
-        let (page, more) = varint(&self.body[length..]).ok()?;
-        let name = &self.body[length + more..];
+        let (space, page, name) = self.page()?;
         match (kind, page) {
             (0x80, 0) => Some(FileRecord::Create(space, name)),
             (0x90, 0) => Some(FileRecord::Delete(space, name)),

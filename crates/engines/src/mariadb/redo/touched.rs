@@ -78,11 +78,11 @@ impl Touched {
 
     /// Takes note of one record about a page; where the next one counts from.
     fn look_at_record(&self, record: &Record<'_>, before: Option<Place>) -> Option<Place> {
-        let mut body = record.body;
-        let mut place = if record.kind & 0x80 != 0 {
-            before?
+        let (mut place, mut body) = if record.kind & 0x80 != 0 {
+            (before?, record.body)
         } else {
-            Place { space: number(&mut body)?, page: number(&mut body)?, offset: 0 }
+            let (space, page, rest) = record.page()?;
+            (Place { space, page, offset: 0 }, rest)
         };
         match record.kind & 0x70 {
             0x00 | 0x10 => {
