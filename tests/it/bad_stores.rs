@@ -333,11 +333,11 @@ mod object_store {
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         let running = program::start(command);
         wait_until("it has claimed its key", || claims().len() == 4);
-        running.signal("STOP");
+        running.stop();
         let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s").done();
         assert!(ended.err.contains("it ended, and could not tidy up; its files were removed"), "{ended}");
         assert_eq!(claims().len(), 2, "{:?}", claims());
-        running.signal("CONT");
+        running.go_on();
         running.wait().done();
         assert_eq!(claims(), ["night/else.bore.claim"]);
         assert_eq!(store.uploads("media").into_iter().map(|(key, _)| key).collect::<Vec<_>>(), ["night/else.bore"]);
@@ -471,10 +471,10 @@ mod object_store {
         let first = program::start(command);
         wait_until("the first has said what is to go", || keys(&store).iter().any(|key| key.contains("/tombstones/")));
         // However long the other takes to come.
-        first.signal("STOP");
+        first.stop();
         let second = run(&world, &variables, "prune --repo night --confirm --grace 0s");
         second.refused_once(1, &["another prune runs", "fullbore cancel"]);
-        first.signal("CONT");
+        first.go_on();
         let pruned = first.wait().done().json();
         assert_eq!(pruned["deleted"].as_array().unwrap().len(), 1, "{pruned}");
         run(&world, &variables, "restore --repo night --into sqlite:copy.db").done();

@@ -325,10 +325,10 @@ fn a_run_is_a_task_of_both_and_ends_when_either_is_cancelled_or_taken_for_dead()
     nothing();
     for (side, folder) in [("night", "a"), ("away", "c")] {
         let run = running(&world);
-        run.signal("STOP");
+        run.stop();
         without_lease(&world, folder);
         world.run(&format!("prune --repo {side} --grace 0s --confirm")).done().says(&["its host died"]);
-        run.signal("CONT");
+        run.go_on();
         assert_eq!(run.wait().code, 1, "{side}");
         nothing();
         assert!(ids(&world, "night").is_empty() && ids(&world, "away").is_empty());

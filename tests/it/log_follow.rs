@@ -444,7 +444,7 @@ fn greatest_row(world: &World, line: &str) -> i64 {
 #[track_caller]
 fn stopped_beside_a_writer(world: &World, follower: &Running) {
     until("a commit beside a follower that does not run", || {
-        follower.signal("STOP");
+        follower.stop();
         let (before, begun) = (newest_row(&world.at("app.db")), Instant::now());
         while begun.elapsed() < Duration::from_secs(1) {
             if newest_row(&world.at("app.db")) > before {
@@ -452,7 +452,7 @@ fn stopped_beside_a_writer(world: &World, follower: &Running) {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        follower.signal("CONT");
+        follower.go_on();
         false
     });
 }
@@ -487,7 +487,7 @@ fn fulls_that_are_taken_meanwhile_hold_what_their_positions_say() {
         stops.push(now());
         if stopped {
             std::thread::sleep(Duration::from_millis(random.u64(0..30)));
-            follower.signal("CONT");
+            follower.go_on();
         }
         std::thread::sleep(Duration::from_millis(random.u64(0..150)));
         stops.push(now());

@@ -172,7 +172,7 @@ fn overslept(line: &str) -> (World, Connection, Running, i64) {
     let follower = following(&world, line);
     insert(&app, 1);
     stored(&world, 1);
-    follower.signal("STOP");
+    follower.stop();
     let (name, mut asleep) = task(&world).unwrap();
     asleep["lease_s"] = 0.into();
     write_record(&world, &name, &asleep);
@@ -181,7 +181,7 @@ fn overslept(line: &str) -> (World, Connection, Running, i64) {
     world.run("verify --repo night --latest").done();
     let pruned = prune(&world).done().says(&["its host died; it had committed its set"]);
     assert_eq!(sets(&world), 1, "what it stood on is gone: {pruned}");
-    follower.signal("CONT");
+    follower.go_on();
     insert(&app, 3);
     (world, app, follower, 3)
 }

@@ -395,7 +395,7 @@ fn a_second_backup_at_once_is_refused_and_the_first_goes_on() {
     let source = server(&world, &Options::new());
     let first = begun_slowly(&world, &source, source.port());
     // It is there for as long as the others take.
-    first.signal("STOP");
+    first.stop();
     let second = World::new();
     passwords(&second, &source);
     // By the same way: this program knows. By another: the server does.
@@ -404,7 +404,7 @@ fn a_second_backup_at_once_is_refused_and_the_first_goes_on() {
     let line = format!("backup mysql://root@/?socket={socket} --password-file password --to a/");
     second.run(&line).refused_once(1, &["3634", "one clone at a time"]);
     second.assert_no_media();
-    first.signal("CONT");
+    first.go_on();
     first.wait().done();
     world.run("verify --from a --from b").done();
     second.run(&line).done();

@@ -135,6 +135,28 @@ impl Running {
         done.unwrap(); // The process may have ended already.
     }
 
+    /// Stops it with SIGSTOP and waits until each of its threads stands still. A thread that writes to a disk stands still only when that is
+    /// done; until then the others run. A run that has ended stands still, too.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        wait_until("every thread of it stands still", || {
+            let Ok(tasks) = std::fs::read_dir(&tasks) else { return true };
+            let state_of = |task: std::fs::DirEntry| {
+                let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+                stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
+            };
+            // A thread that has gone meanwhile has no state.
+            tasks.flatten().filter_map(state_of).all(|state| matches!(state, 'T' | 'Z' | 'X'))
+        });
+    }
+
+    /// Lets it run again.
+    pub fn go_on(&self) {
+        self.signal("CONT");
+    }
+
     /// Waits for the end.
     pub fn wait(self) -> Ended {
         let mut output = self.child.wait_with_output().unwrap();

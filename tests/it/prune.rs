@@ -177,10 +177,10 @@ fn a_host_that_wakes_up_cannot_commit_what_was_removed() {
     let world = World::with_shape(Shape { rows: 2_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.night.keep]\nlast = 1\n");
     let (running, name) = running(&world);
-    running.signal("STOP");
+    running.stop();
     without_lease(&world, &name);
     prune(&world, "--confirm").done().says(&["its host died"]);
-    running.signal("CONT");
+    running.go_on();
     let ended = running.wait();
     assert_eq!(ended.code, 1, "{ended}");
     assert_eq!(families(&world), 0, "{:?}", world.names("a"));
@@ -193,12 +193,12 @@ fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
     let sleeper = world.start("prune --repo night --confirm --grace 8s");
     let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
     wait_until("both sets have tombstones", || old.iter().all(has));
-    sleeper.signal("STOP");
+    sleeper.stop();
     let task = open_task(&world).unwrap();
     without_lease(&world, &format!("tasks/{}.json", task["task"].as_str().unwrap()));
     // Somebody wants to keep more, and the prune that slept is dead.
     prune(&world, "--confirm --keep-last 9").done().says(&["its host died", "its tombstone was taken back"]);
-    sleeper.signal("CONT");
+    sleeper.go_on();
     sleeper.wait().refused(1, &old[1], "another prune has decided");
     assert_eq!((families(&world), ids(&world).len()), (4, 4));
     world.run(&format!("restore --repo night --set {} --into sqlite:copy.db", old[1])).done();
@@ -226,11 +226,11 @@ fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on
     let base = ids(&world).remove(0);
     let running = world.start("backup sqlite:app.db --repo night --kind differential --throttle 128KiB/s");
     wait_until("the backup writes", || open_task(&world).is_some_and(|task| task["writes"].is_string()));
-    running.signal("STOP");
+    running.stop();
     let set = record(&world, &format!("sets/{base}.json"));
     fs::remove_file(world.at("a").join(set["families"][0]["name"].as_str().unwrap())).unwrap();
     fs::remove_file(world.at(&format!("a/.fullbore/sets/{base}.json"))).unwrap();
-    running.signal("CONT");
+    running.go_on();
     assert_ne!(running.wait().code, 0);
     assert_eq!((families(&world), ids(&world).len()), (0, 0), "{:?}", world.names("a"));
 }

@@ -63,10 +63,10 @@ fn a_family_that_changes_while_it_is_judged_proves_nothing() {
             bytes.is_some_and(|bytes| bytes > length / 2) || of_it("stat").contains(") Z ")
         };
         wait_until("half of it is read, or it has ended", read);
-        judging.signal("STOP");
+        judging.stop();
         one_tick();
         flip_a_byte(&family);
-        judging.signal("CONT");
+        judging.go_on();
         let ended = judging.wait();
         // 0: it had ended already.
         assert!([0, 3].contains(&ended.code), "{ended}");

@@ -17,7 +17,7 @@ const SLOW: &str = "--throttle 1MiB/s --max-transfer-size 64KiB";
 fn stopped_in_the_middle(world: &World, line: &str) -> Running {
     let running = world.start(&format!("{line} {SLOW} --stats 5"));
     running.says("backup: ");
-    running.signal("STOP");
+    running.stop();
     assert!(world.names("a").iter().any(|name| name.contains(".new-")), "it has ended already");
     running
 }
@@ -67,7 +67,7 @@ fn a_file_that_is_cut_off_during_the_backup_is_an_error_and_leaves_nothing() {
         let running = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/ --to b/");
         let file = OpenOptions::new().write(true).open(world.at("app.db")).unwrap();
         file.set_len(file.metadata().unwrap().len() / 4096 / 2 * 4096).unwrap();
-        running.signal("CONT");
+        running.go_on();
         running.wait().with_code(1).says(&["error: ", "app.db", "hint: "]);
         world.assert_no_media();
     }
@@ -81,7 +81,7 @@ fn a_vacuum_in_wal_mode_does_not_disturb_the_backup() {
     let running = stopped_in_the_middle(&world, "backup sqlite:app.db --to a/app.bore");
     let user = Connection::open(world.at("app.db")).unwrap();
     user.execute_batch("DELETE FROM item WHERE id > 500; VACUUM").unwrap();
-    running.signal("CONT");
+    running.go_on();
     running.wait().done();
     world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
     assert_eq!(std::fs::metadata(world.at("copy.db")).unwrap().len(), size);
@@ -97,7 +97,7 @@ fn a_vacuum_in_rollback_mode_waits_or_is_refused_and_the_backup_is_whole() {
     user.busy_timeout(Duration::from_millis(100)).unwrap();
     let vacuum = user.execute_batch("DELETE FROM item WHERE id > 500; VACUUM");
     assert!(vacuum.is_err(), "nothing kept the VACUUM from changing pages that are being read");
-    running.signal("CONT");
+    running.go_on();
     running.wait().done();
     world.run("restore --from a --into sqlite:copy.db --integrity-check").done();
     assert_eq!(database::contents(&world.at("copy.db")), before);
@@ -111,7 +111,7 @@ fn two_backups_of_one_database_do_not_run_at_a_time_unless_one_waits() {
         .run("backup sqlite:./app.db --to b/app.bore")
         .refused(1, "app.db", "another run of fullbore")
         .says(&["--wait"]);
-    first.signal("CONT");
+    first.go_on();
     world.run("backup sqlite:app.db --to b/app.bore --wait").done();
     first.wait().done();
     world.assert_restores("--from a");

@@ -101,11 +101,11 @@ fn a_file_that_is_overwritten_during_the_backup_is_an_error_also_where_its_first
             let slow = "--throttle 1MiB/s --max-transfer-size 64KiB --stats 5";
             let running = world.start(&format!("backup sqlite:app.db --to a/ --to b/ {slow}"));
             running.says("backup: ");
-            running.signal("STOP");
+            running.stop();
             assert!(world.names("a").iter().any(|name| name.contains(".new-")), "it has ended already");
             let live = OpenOptions::new().write(true).open(world.at("app.db")).unwrap();
             live.write_all_at(&other, 0).unwrap();
-            running.signal("CONT");
+            running.go_on();
             running.wait().with_code(1).says(&["error: ", "app.db", "without SQLite's locks", "hint: "]);
             world.assert_no_media();
         }

@@ -103,7 +103,7 @@ fn what_a_killed_test_restore_has_left_goes_with_the_next_one_and_with_none_whil
     wait_until("the database is restored", || {
         world.names("scratch").iter().any(|folder| !world.names(&format!("scratch/{folder}")).is_empty())
     });
-    killed.signal("STOP");
+    killed.stop();
     let left = world.names("scratch");
     world.run(line).done();
     assert_eq!(world.names("scratch"), left, "it sleeps, and is not dead");
