@@ -126,6 +126,13 @@ fn tables(server: &Server, more: &str) -> String {
     names.trim().replace('\n', ", ")
 }
 
+/// For a server that can read what `source` has encrypted.
+fn with_keys_of(source: &Server) -> Options {
+    let keys = source.keyring().unwrap().join("keys.txt");
+    let keys = format!("file-key-management-filename={}", keys.display());
+    Options::new().option("plugin-load-add=file_key_management").option(&keys)
+}
+
 /// Starts the series of `source` on the copy; the money is all there, and every table is whole.
 fn started(source: &Server, copy: &Path, options: Options) -> Server {
     let options = options.datadir(copy).password_file(source.password_file().unwrap());
@@ -383,10 +390,7 @@ fn encrypted_tables_whose_last_changes_are_in_clear_in_the_log_need_encrypted_me
     world.run("key new k.key --no-recovery").done();
     backup(&world, &source, "--to a/ --encrypt-to k.key.pub").done();
     world.run("restore --from a --key k.key --into dir:copy").done();
-    let keys = source.keyring().unwrap().join("keys.txt");
-    let keys = format!("file-key-management-filename={}", keys.display());
-    let with_keys = || Options::new().option("plugin-load-add=file_key_management").option(&keys);
-    let restored = started(&source, &world.at("copy"), with_keys());
+    let restored = started(&source, &world.at("copy"), with_keys_of(&source));
     assert_eq!(restored.sql("SELECT t FROM shop.secret").trim(), "plain as day");
     // With its log encrypted, nothing of such tables is in clear.
     let closed = server(&world, Kind::Mariadb10, &Options::new().encrypt().option("innodb_encrypt_log=ON"));
@@ -406,6 +410,50 @@ fn a_file_that_somebody_copied_beside_a_table_does_not_make_the_set_unreadable()
     world.run("verify --from a").done();
     world.run("restore --from a --into dir:copy").done();
     assert!(world.at("copy/shop/quiet.ibd").is_file() && world.at("copy/shop/quiet_before.ibd").is_file());
+}
+
+/// One transaction, whose undo log grows while `work` runs. Then it is committed.
+fn beside_a_growing_undo_log(server: &Server, work: impl FnOnce()) {
+    server.sql(
+        "USE shop; CREATE TABLE go (id INT PRIMARY KEY) ENGINE=Aria; INSERT INTO go VALUES (1);\nDELIMITER //\n\
+         CREATE PROCEDURE grow() BEGIN SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+         WHILE EXISTS (SELECT * FROM go) DO UPDATE quiet SET t = REVERSE(t) WHERE id <= 300; DO SLEEP(0.05); END WHILE; \
+         COMMIT; END//\nDELIMITER ;",
+    );
+    let mut client = server.client();
+    let mut growing = client.args(["-e", "CALL shop.grow()"]).stdin(Stdio::null()).spawn().unwrap();
+    let longest = "SELECT MAX(file_size) > 11 << 20 FROM information_schema.innodb_sys_tablespaces WHERE name LIKE 'innodb_undo%'";
+    wait_until("the undo log grows", || server.sql(longest).trim() == "1");
+    work();
+    server.sql("DELETE FROM shop.go");
+    assert!(growing.wait().unwrap().success());
+}
+
+#[test]
+fn an_undo_tablespace_that_grows_meanwhile_is_restored_as_long_as_the_servers_own() {
+    for encrypted in [false, true] {
+        let world = World::new();
+        let options = if encrypted { Options::new().encrypt().option("innodb_encrypt_log=ON") } else { Options::new() };
+        let source = server(&world, Kind::Mariadb11, &options.option("innodb_undo_log_truncate=OFF"));
+        beside_a_growing_undo_log(&source, || {
+            backup(&world, &source, "--to a/ --readers 1 --throttle 32MiB/s").done();
+        });
+        world.run("restore --from a --into dir:copy").done();
+        let manifest = &world.run("inspect files --json --from a").done().json()[0];
+        let undo_bytes = &manifest["position"]["last"]["undo_bytes"];
+        let mut grew = 0;
+        for stream in manifest["streams"].as_array().unwrap() {
+            let name = stream["name"].as_str().unwrap();
+            let Some(number) = name.strip_prefix("undo00") else { continue };
+            let (copied, own) = (stream["size"].as_u64().unwrap(), undo_bytes[number].as_u64().unwrap());
+            grew += u64::from(own > copied);
+            let restored = fs::metadata(world.at(&format!("copy/{name}"))).unwrap().len();
+            assert!(restored >= own.max(copied), "{name} has {restored} bytes, and the server's own {own}");
+        }
+        assert!(grew > 0, "no undo tablespace grew after it was copied: {manifest}");
+        let options = if encrypted { with_keys_of(&source) } else { Options::new() };
+        started(&source, &world.at("copy"), options.option("innodb_buffer_pool_size=32M"));
+    }
 }
 
 /// So slow that it lasts for minutes, and nobody waits for its end.

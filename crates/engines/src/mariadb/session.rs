@@ -184,6 +184,7 @@ impl Session for MariadbSession {
             },
             "tablespaces_copied_while_blocked": outcome.copied_while_blocked,
             "other_files_copied_while_blocked": outcome.others_while_blocked,
+            "undo_bytes": outcome.undo_lengths,
             "pages_read_again": outcome.torn_pages,
             "encrypted_tablespaces": outcome.files.iter().filter(|file| file.encrypted).count(),
             "outside_the_data_directory": outside(outcome).map(|(file, was)| json!({ "path": file.name, "was": was })).collect::<Vec<_>>(),

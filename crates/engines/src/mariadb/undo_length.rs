@@ -27,7 +27,8 @@ const PIECE: usize = 4 << 20;
 /// The most bytes that a file is made long.
 const LENGTH_LIMIT: u64 = 1 << 40;
 
-/// Makes the undo tablespaces below `root` as long as its redo log needs them. `position` is that of the set. Of an encrypted log nothing is known.
+/// Makes the undo tablespaces below `root` as long as its redo log needs them. `position` is that of the set. It has the lengths of the server's own
+/// files (`undo_bytes`), unless an earlier version wrote it. The log tells the lengths too, unless it is encrypted.
 ///
 /// # Errors
 /// A file cannot be read or made longer.
@@ -38,9 +39,10 @@ pub fn make_long_enough(root: &Path, position: &Value) -> Result<()> {
     let (Some((end_lsn, page_size)), false, true) = (numbers, undo.is_empty(), log.exists()) else { return Ok(()) };
     let last_pages = last_pages(&log, end_lsn).map_err(|error| failed("read", &log, error))?;
     for (space, path) in undo {
-        let Some(last) = last_pages.get(&space) else { continue };
+        let logged = last_pages.get(&space).map_or(0, |last| (u64::from(*last) + 1).saturating_mul(page_size));
+        let noted = position["undo_bytes"][space.to_string()].as_u64().unwrap_or(0);
         // Media may be forged: the sum stays where it cannot overflow.
-        let wanted = (u64::from(*last) + 1).saturating_mul(page_size).min(LENGTH_LIMIT + 1).next_multiple_of(EXTENT);
+        let wanted = logged.min(LENGTH_LIMIT + 1).next_multiple_of(EXTENT).max(noted);
         let lengthen = || {
             let file = OpenOptions::new().write(true).open(&path)?;
             if (file.metadata()?.len()..=LENGTH_LIMIT).contains(&wanted) {
@@ -171,15 +173,24 @@ mod tests {
     }
 
     #[test]
-    fn of_an_encrypted_log_and_of_forged_numbers_nothing_becomes_longer() {
-        let (root, position) = restored(&[&[(7, 2067)]], true);
+    fn with_an_encrypted_log_an_undo_tablespace_becomes_as_long_as_the_servers_own() {
+        let (root, mut position) = restored(&[&[(7, 2067)]], true);
         make_long_enough(root.path(), &position).unwrap();
-        assert_eq!(lengths(root.path()), [10, 10]);
+        assert_eq!(lengths(root.path()), [10, 10], "an earlier version noted nothing");
+        position["undo_bytes"] = serde_json::json!({ "7": 36 << 20, "8": 10 << 20, "9": 90 << 20 });
+        make_long_enough(root.path(), &position).unwrap();
+        assert_eq!(lengths(root.path()), [36, 10]);
+    }
+
+    #[test]
+    fn with_forged_numbers_nothing_becomes_longer() {
         let (root, _) = restored(&[&[(7, u32::MAX)]], false);
         for position in [
             serde_json::json!({ "end_lsn": u64::MAX, "innodb_page_size": u64::MAX }),
             serde_json::json!({ "end_lsn": 5, "innodb_page_size": 16384 }),
             serde_json::json!({}),
+            serde_json::json!({ "end_lsn": 5, "innodb_page_size": 16384, "undo_bytes": { "7": u64::MAX } }),
+            serde_json::json!({ "end_lsn": 5, "innodb_page_size": 16384, "undo_bytes": [7] }),
         ] {
             make_long_enough(root.path(), &position).unwrap();
             assert_eq!(lengths(root.path()), [10, 10], "{position}");

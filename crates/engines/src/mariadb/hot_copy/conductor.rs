@@ -1,7 +1,7 @@
 //! Who conducts a hot copy: takes the stages, says what is to be read, and follows the redo log beside it. Reading is done by others.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -106,6 +106,7 @@ pub(super) fn conduct(
         files,
         copied_while_blocked: still.tablespaces_while_blocked,
         others_while_blocked: still.others.files,
+        undo_lengths: still.undo_lengths,
         torn_pages: work.torn.load(Ordering::Relaxed),
         damaged,
         elapsed: started.elapsed(),
@@ -184,6 +185,7 @@ struct Still {
     blocked: Blocked,
     tablespaces_while_blocked: u64,
     others: Round,
+    undo_lengths: BTreeMap<u32, u64>,
     short: Vec<Short>,
     unfinished: Unfinished,
     left_out: Vec<LeftOut>,
@@ -258,6 +260,7 @@ impl Copier<'_> {
         // What is below is on disk for good: the rest of the log can be read while the server goes on. The log's thread has to know it before
         // that, or it might take some of what comes then.
         target(server_lsn(stages.server())?.flushed);
+        let undo_lengths = tablespaces.undo_lengths()?;
         let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
         let position = BinlogPosition::ask(stages.server())?;
         let blocked = stages.end()?;
@@ -271,6 +274,7 @@ impl Copier<'_> {
             blocked,
             tablespaces_while_blocked,
             others,
+            undo_lengths,
             short,
             unfinished,
             left_out,

@@ -27,6 +27,7 @@ mod statements;
 mod tablespaces;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -107,6 +108,8 @@ pub struct Outcome {
     pub copied_while_blocked: u64,
     /// Files of other engines that had to be copied while DDL or commits were blocked.
     pub others_while_blocked: u64,
+    /// How long the server's undo tablespaces were where the redo log ends, in bytes, by their numbers. Their copies may be shorter.
+    pub undo_lengths: BTreeMap<u32, u64>,
     /// Pages that were being written when they were read, and were read again.
     pub torn_pages: u64,
     /// Pages that are damaged in the server's own files; at most 1000 are named.

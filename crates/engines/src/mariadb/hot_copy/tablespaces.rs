@@ -1,6 +1,7 @@
 //! The copied tablespaces, and what is done to them round by round until names and numbers fit what the server has.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -216,6 +217,18 @@ impl<'a> Tablespaces<'a> {
         let together = system.iter().map(|copy| pages(&copy.entry)).sum();
         let last = system.last().and_then(|copy| short(copy, together));
         tables.iter().filter_map(|copy| short(copy, pages(&copy.entry))).chain(last).collect()
+    }
+
+    /// How long the server's undo tablespaces are now, in bytes, by their numbers; at least as long as their copies. The server extends a file
+    /// before it logs pages of the new part. So this is enough for every page in the log that is flushed before.
+    pub fn undo_lengths(&self) -> Result<BTreeMap<u32, u64>> {
+        let undo = self.copies.iter().filter(|copy| copy.file.role == Role::Undo);
+        let length = |copy: &Taken| {
+            let path = &copy.file.path;
+            let now = fs::metadata(path).map_err(|error| Error::io("look at", path.display().to_string(), error))?;
+            Ok((copy.entry.space.unwrap_or(0), now.len().max(copy.entry.end.load(Ordering::Relaxed))))
+        };
+        undo.map(length).collect()
     }
 
     /// The tables' files, for the last look at the log.
