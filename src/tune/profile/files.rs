@@ -1,6 +1,6 @@
 //! What a database of many files costs besides their bytes, as far as a profile tells.
 
-use super::path::deviation_of;
+use super::scatter::Scatter;
 use super::{Cell, Order, Place, Shape, Way};
 use crate::tune::statistics::median;
 
@@ -18,7 +18,8 @@ pub(super) fn of_file(place: &Place, way: Way, deviation: f64) -> (f64, f64) {
     let files = || place.cells.iter().filter(|cell| cell.shape.order == Order::Files);
     let seconds = files().flat_map(|cell| &cell.rounds).map(|round| round.seconds / round.bytes as f64);
     let bytes = files().map(|cell| cell.shape.block_bytes as f64).next().unwrap_or(0.0);
-    (median(seconds).map_or(0.0, |seconds| seconds * bytes), deviation_of(files().map(|cell| &cell.rounds)))
+    let scatter = Scatter::of_rounds(files().map(|cell| &cell.rounds));
+    (median(seconds).map_or(0.0, |seconds| seconds * bytes), scatter.deviation().unwrap_or(deviation))
 }
 
 /// Seconds of the place for a short operation among others; 0 where none was measured.

@@ -1,6 +1,7 @@
 //! How much faster several streams are than one, as far as a profile can tell that from its own scatter.
 
-use super::path::{cells_that_count, deviation_of};
+use super::path::cells_that_count;
+use super::scatter::Scatter;
 use super::{Place, Profile, Way, Whereabouts};
 use crate::tune::model::Headroom;
 use crate::tune::statistics::median;
@@ -23,7 +24,8 @@ impl Profile {
         let streams = places.iter().map(of).sum::<f64>() / places.len().max(1) as f64;
         let cells = places.iter().flat_map(|at| cells_that_count(&self.places[*at], way));
         // A ratio has the scatter of both its cells.
-        let noise = (DEVIATIONS * std::f64::consts::SQRT_2 * deviation_of(cells.map(|cell| &cell.rounds))).exp();
+        let deviation = self.deviation(&Scatter::of_rounds(cells.map(|cell| &cell.rounds)));
+        let noise = (DEVIATIONS * std::f64::consts::SQRT_2 * deviation).exp();
         Headroom { devices: devices.len() as u64, streams: streams.max(1.0), noise }
     }
 }

@@ -1,6 +1,7 @@
 //! What tiny jobs have cost, as what every job takes besides moving its bytes.
 
-use super::path::{Calibrated, deviation};
+use super::path::Calibrated;
+use super::scatter::Scatter;
 use super::{JobCost, Profile};
 use crate::tune::model::{Direction, Parameter, Uncertain};
 use crate::tune::statistics::median;
@@ -19,7 +20,7 @@ impl Profile {
                 Direction::Backup => made.path.fixed.backup = besides,
                 Direction::Restore => made.path.fixed.restore = besides,
             }
-            let deviation = deviation([cost.seconds(direction)]);
+            let deviation = self.deviation(&Scatter::of([cost.seconds(direction)]));
             made.uncertain.push(Uncertain { parameter: Parameter::Start(direction), deviation });
         }
     }

@@ -8,6 +8,7 @@ mod job_costs;
 mod machine;
 mod operations;
 mod path;
+mod scatter;
 mod stored;
 #[cfg(test)]
 mod tests;

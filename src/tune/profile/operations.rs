@@ -3,7 +3,8 @@
 use fullbore_core::sink::LEAST_PART;
 
 use super::files::of_file;
-use super::path::{MOST_DEVIATION, cells_that_count, deviation_of};
+use super::path::cells_that_count;
+use super::scatter::{MOST_DEVIATION, Scatter};
 use super::{Cell, Order, Place, Round, Shape, Way};
 use crate::tune::model::Ceiling;
 use crate::tune::statistics::median;
@@ -36,8 +37,9 @@ pub(super) struct Measured {
     pub file_deviation: f64,
 }
 
+/// What `place` does in that direction. `usual` is the deviation of what was not repeated often enough.
 /// A store is asked for parts and ranges, whatever a buffer is, and has no cap of their number: there are larger ones.
-pub(super) fn measured(place: &Place, way: Way, operations: &Operations) -> Option<Measured> {
+pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: f64) -> Option<Measured> {
     let in_store = place.is_in_store();
     let (transfer, largest) = if in_store { (LEAST_PART, u64::MAX) } else { (operations.bytes, operations.bytes) };
     let mut cells = cells_that_count(place, way);
@@ -50,7 +52,7 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations) -> Opti
         cells.retain(|cell| cell.shape.block_bytes <= next);
     }
     let of_bytes = place.cells.iter().filter(|cell| cell.shape.way == way && cell.shape.order != Order::Files);
-    let deviation = deviation_of(of_bytes.map(|cell| &cell.rounds));
+    let deviation = Scatter::of_rounds(of_bytes.map(|cell| &cell.rounds)).deviation().unwrap_or(usual);
     let total_rate = ceiling(&cells, largest)?;
     let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
     let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);

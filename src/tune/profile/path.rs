@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use fullbore_core::plan::FIXED_MEMORY;
 
 use super::operations::{Measured, Operations, measured};
+use super::scatter::{LEAST_DEVIATION, Scatter};
 use super::{
     BothRound, Cell, CodecCell, EVEN, HandOver, Order, Place, Profile, Round, Shape, Together, WRITE_HEAVY, Way, rate,
 };
@@ -15,10 +16,6 @@ use crate::tune::model::{
 };
 use crate::tune::statistics::median;
 
-/// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
-const LEAST_DEVIATION: f64 = 0.01;
-/// Beyond this a parameter is only known to its order of magnitude.
-pub(super) const MOST_DEVIATION: f64 = 1.0;
 /// Two places that do so much of the sum or more share nothing that would limit a job (2: they do not disturb each other at all).
 const SEPARATE: f64 = 1.8;
 /// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
@@ -104,8 +101,9 @@ impl Profile {
     /// `files`: in how many the bytes of that side are, at most.
     fn add_side(&self, made: &mut Calibrated, (side, files): (Side, u64), way: Way, places: &[usize], transfer: u64) {
         let operations = Operations { bytes: transfer, one_at_a_time: side == Side::Database, files };
+        let usual = self.usual_deviation();
         let measured: Vec<(usize, Measured)> =
-            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, &operations)?))).collect();
+            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, &operations, usual)?))).collect();
         if measured.is_empty() {
             return;
         }
@@ -192,7 +190,7 @@ impl Profile {
                 let is_heavy = |pair: &&Together| pair.written_per_read == WRITE_HEAVY && of(pair) == of(even);
                 let heavy = self.together.iter().find(is_heavy).map(|pair| self.shares_of_sum(made, pair, transfer));
                 let factor = heavy.and_then(median).map_or(1.0, |heavy| heavy / share);
-                least = Some((share, factor, deviation([shares.as_slice()])));
+                least = Some((share, factor, self.deviation(&Scatter::of([shares.as_slice()]))));
             }
         }
         if let Some((share, factor, deviation)) = least {
@@ -243,7 +241,7 @@ impl Profile {
             }
         }
         let all = self.codecs.iter().flat_map(|cell| [&cell.pack, &cell.unpack]);
-        let deviation = deviation_of(all);
+        let deviation = self.deviation(&Scatter::of_rounds(all));
         for cell in widest.into_values() {
             let (Some(pack), Some(unpack)) =
                 (worker_seconds(cell.threads, &cell.pack), worker_seconds(cell.threads, &cell.unpack))
@@ -275,7 +273,7 @@ impl Profile {
         let hand_overs: Vec<f64> = self.hand_overs.iter().map(hand_over).collect();
         if let Some(seconds) = median(hand_overs.iter().copied()) {
             made.path.machine.hand_over = seconds;
-            let deviation = deviation([hand_overs.as_slice()]);
+            let deviation = self.deviation(&Scatter::of([hand_overs.as_slice()]));
             made.uncertain.push(Uncertain { parameter: Parameter::HandOver, deviation });
         }
         let machine: &mut Machine = &mut made.path.machine;
@@ -287,7 +285,7 @@ impl Profile {
             let widest = cells.iter().max_by_key(|cell| cell.threads);
             let Some(seconds) = widest.and_then(|cell| worker_seconds(cell.threads, &cell.rounds)) else { continue };
             *value = seconds;
-            let deviation = deviation_of(cells.iter().map(|cell| &cell.rounds));
+            let deviation = self.deviation(&Scatter::of_rounds(cells.iter().map(|cell| &cell.rounds)));
             made.uncertain.push(Uncertain { parameter, deviation });
         }
     }
@@ -318,23 +316,6 @@ fn request(cell: &Cell) -> Request {
     let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
     let [bytes, in_flight, streams] = [block_bytes, queue_depth, streams].map(|number| number as f64);
     Request { asking: Asking { bytes, in_flight, streams }, rate: cell.rate() }
-}
-
-pub(super) fn deviation_of<'a>(cells: impl Iterator<Item = &'a Vec<Round>>) -> f64 {
-    let rates: Vec<Vec<f64>> = cells.map(|rounds| rounds.iter().map(Round::rate).collect()).collect();
-    deviation(rates.iter().map(Vec::as_slice))
-}
-
-/// Standard deviation of logarithms around the mean of their cell, pooled over cells.
-pub(super) fn deviation<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> f64 {
-    let (mut squares, mut freedom) = (0.0, 0_usize);
-    for values in cells {
-        let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
-        let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
-        squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
-        freedom += logs.len().saturating_sub(1);
-    }
-    if freedom == 0 { MOST_DEVIATION } else { (squares / freedom as f64).sqrt().clamp(LEAST_DEVIATION, MOST_DEVIATION) }
 }
 
 fn model_way(way: Way) -> ModelWay {

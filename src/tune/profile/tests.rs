@@ -67,8 +67,10 @@ fn headroom_is_told_by_cells_that_differ_in_their_streams_alone() {
     // The fastest of many cells with one stream was lucky, and says nothing of several.
     profile.places[1].cells.push(cell(Way::Write, (2 * MIB, 4, 2), &[900.0 * MB; 2]));
     assert!(near(profile.headroom(&[at("/nowhere/a")], Way::Write).streams, 3.0));
-    let scattered = cell(Way::Write, (4 * MIB, 4, 1), &[100.0 * MB, 400.0 * MB]);
-    profile.places[1].cells.push(scattered);
+    for depth in [1, 2, 8] {
+        let scattered = cell(Way::Write, (4 * MIB, depth, 1), &[100.0 * MB, 400.0 * MB]);
+        profile.places[1].cells.push(scattered);
+    }
     let noisy = profile.headroom(&[at("/nowhere/a")], Way::Write);
     assert!(noisy.noise > 3.0 && near(noisy.worth(1.0), 1.0), "{noisy:?}");
     let unknown = profile.headroom(&[at("/elsewhere")], Way::Write);
@@ -200,10 +202,9 @@ fn the_scatter_of_rounds_is_the_deviation_of_a_parameter() {
     let made = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB });
     let of = |parameter| made.uncertain.iter().find(|one| one.parameter == parameter).unwrap().deviation;
     let read = of(Parameter::Ceiling(Side::Database, crate::tune::model::Way::Read, CeilingPart::TotalRate));
-    // Two equal rounds and three around 400: three degrees of freedom.
-    assert!((0.02..0.022).contains(&read), "{read}");
+    assert!((0.005..0.05).contains(&read), "{read}");
     assert_eq!(of(Parameter::StoredShare("lz4".into())), 0.02);
-    assert_eq!(of(Parameter::Pack("lz4".into())), 1.0, "one round says nothing of its scatter");
+    assert_eq!(of(Parameter::Pack("lz4".into())), read, "one round has the scatter of all rounds");
 }
 
 #[test]
@@ -367,8 +368,8 @@ fn what_tiny_jobs_took_is_what_a_job_takes_besides_moving() {
     let known = made(&profile, "/nowhere/a/app.bore");
     assert_eq!((known.path.fixed.backup, known.path.fixed.restore), (0.4, 0.2));
     let of = |parameter| known.uncertain.iter().find(|one| one.parameter == parameter).unwrap().deviation;
-    assert!((0.2..0.3).contains(&of(Parameter::Start(Direction::Backup))), "its scatter");
-    assert_eq!(of(Parameter::Start(Direction::Restore)), 1.0, "one round says nothing of its scatter");
+    let both = [Direction::Backup, Direction::Restore].map(|direction| of(Parameter::Start(direction)));
+    assert_eq!(both, [profile.usual_deviation(); 2], "a few rounds have the scatter of all rounds");
     // The commit of its one stripe is counted for each stripe already.
     profile.places[1].cells[0].rounds.iter_mut().for_each(|round| round.sync_seconds = 0.1);
     assert!(near(made(&profile, "/nowhere/a").path.fixed.backup, 0.3));
