@@ -151,7 +151,7 @@ fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advi
     flag("config", path(&global.config));
     flag("device-timeout", global.device_timeout.map(|seconds| seconds.to_string()));
     flag("outage", global.outage.map(|seconds| seconds.to_string()));
-    words.extend(job.keep_free_pages.then(|| "--keep-free-pages".to_owned()));
+    words.extend(job.flags.0.iter().map(|flag| format!("--{}", flag.name)));
     words
 }
 

@@ -8,6 +8,7 @@ use fullbore::config::Config;
 use fullbore::job::reading::Reading;
 
 use super::advise::GoalFlags;
+use super::engine_flags::EngineFlags;
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 use super::tuning::{BackupTuning, Tuning};
 
@@ -197,20 +198,9 @@ pub struct Backup {
     /// The server's password: the first line of this file. Else FULLBORE_PASSWORD, else the server's own option file (~/.my.cnf).
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// MySQL: load the CLONE plugin where it is missing. It stays loaded.
-    #[arg(long)]
-    pub install_clone_plugin: bool,
-    /// MySQL: store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same moment. They
-    /// cannot be written to while the end of the clone and they themselves are read.
-    #[arg(long)]
-    pub include_other_engines: bool,
-    /// SQLite: store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged.
-    #[arg(long)]
-    pub keep_free_pages: bool,
-    /// MariaDB: you know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, Mroonga and
-    /// CONNECT. The set lists them, and the backup does not warn of them.
-    #[arg(long)]
-    pub accept_left_out: bool,
+    /// What only one engine knows.
+    #[command(flatten)]
+    pub flags: EngineFlags,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,

@@ -115,10 +115,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         password_file: args.password_file.clone(),
         accept_unverified: args.accept_unverified,
         continue_after_error: args.continue_after_error,
-        install_clone_plugin: args.install_clone_plugin,
-        include_other_engines: args.include_other_engines,
-        keep_free_pages: args.keep_free_pages,
-        accept_left_out: args.accept_left_out,
+        flags: args.flags.0.clone(),
     })
 }
 

@@ -13,6 +13,7 @@ use fullbore_core::device::{Device, Place};
 use serde::Serialize;
 
 use super::args::ReportTo;
+use super::engine_flags::EstimateFlags;
 use super::inspect::WITH_WARNINGS;
 use super::show;
 use super::tuning::BackupTuning;
@@ -47,9 +48,9 @@ pub struct ForeseenJob {
     /// The server's password: the first line of this file.
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// SQLite: every page is stored, as for backup.
-    #[arg(long)]
-    pub keep_free_pages: bool,
+    /// What only one engine knows.
+    #[command(flatten)]
+    pub flags: EstimateFlags,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: BackupTuning,
@@ -93,7 +94,7 @@ impl ForeseenJob {
             data_path: self.data_path.clone(),
             price: self.price.map(check_price).transpose()?,
             password_file: self.password_file.clone(),
-            keep_free_pages: self.keep_free_pages,
+            flags: self.flags.0.clone(),
             catalog: config.catalog_path(),
             ..Request::default()
         })

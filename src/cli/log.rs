@@ -12,6 +12,7 @@ use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
+use fullbore_engines::GivenFlags;
 
 use super::args::{Log, LogVerb, Shown};
 use super::progress::FollowerLine;
@@ -167,10 +168,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         password_file: None,
         accept_unverified: false,
         continue_after_error: false,
-        install_clone_plugin: false,
-        include_other_engines: false,
-        keep_free_pages: false,
-        accept_left_out: false,
+        flags: GivenFlags::default(),
     })
 }
 

@@ -6,6 +6,7 @@ mod backup;
 mod calibrate;
 mod bench;
 mod copy;
+mod engine_flags;
 mod estimate;
 mod foreseen;
 mod inspect;

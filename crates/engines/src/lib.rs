@@ -19,7 +19,8 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 pub use engine::{
-    DirectoryEngine, Engine, FileEngine, FileRestore, Identity, LogEngine, PageCheck, PageEngine, Stems, TextOfTable,
+    DirectoryEngine, Engine, FileEngine, FileRestore, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Stems,
+    TextOfTable,
 };
 
 /// What every engine is told when a session starts.
@@ -41,14 +42,8 @@ pub struct Options {
     pub accept_unverified: bool,
     /// `--continue-after-error`: pages that are damaged at the source are named and backed up as they are.
     pub continue_after_error: bool,
-    /// `--install-clone-plugin`: loads what the server lacks; it stays there.
-    pub install_clone_plugin: bool,
-    /// `--include-other-engines`: MySQL's tables that are not InnoDB are stored too, as SQL text.
-    pub include_other_engines: bool,
-    /// `--keep-free-pages`: free pages of an SQLite database are stored like any other.
-    pub keep_free_pages: bool,
-    /// `--accept-left-out`: tables and files that a copy of a MariaDB leaves out are no warning.
-    pub accept_left_out: bool,
+    /// What only one engine knows.
+    pub flags: GivenFlags,
 }
 
 impl Default for Options {
@@ -62,10 +57,7 @@ impl Default for Options {
             media_encrypted: false,
             accept_unverified: false,
             continue_after_error: false,
-            install_clone_plugin: false,
-            include_other_engines: false,
-            keep_free_pages: false,
-            accept_left_out: false,
+            flags: GivenFlags::default(),
         }
     }
 }
@@ -210,11 +202,19 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         let hint = format!("known are: {}", known());
         return Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), hint));
     };
-    let others = ENGINES.iter().filter(|other| other.name() != scheme);
-    if let Some((flag, why)) = others.filter_map(|other| other.own_flag(options)).next() {
-        return Err(Error::usage(flag, why, "leave it out"));
-    }
+    refuse_flags_of_others(engine, &options.flags)?;
     engine.open(url, options)
+}
+
+/// Refuses flags that mean nothing to `engine`.
+///
+/// # Errors
+/// It names the first of them.
+pub fn refuse_flags_of_others(engine: &dyn Engine, given: &GivenFlags) -> Result<()> {
+    match given.iter().find(|flag| !engine.flags().contains(flag)) {
+        Some(flag) => Err(Error::usage(format!("--{}", flag.name), flag.elsewhere, "leave it out")),
+        None => Ok(()),
+    }
 }
 
 /// True for what an engine puts into a directory to keep servers from it while a restore is not complete.

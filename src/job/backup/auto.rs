@@ -67,7 +67,7 @@ pub(in crate::job) fn chosen(
         profile: auto.profile.clone(),
         data_path: auto.data_path.clone(),
         password_file: request.password_file.clone(),
-        keep_free_pages: request.keep_free_pages,
+        flags: request.flags.of_estimates(),
         catalog: auto.catalog.clone(),
         ..foresee::Request::default()
     };

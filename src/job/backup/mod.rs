@@ -25,7 +25,7 @@ use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
-use fullbore_engines::{Options, Session};
+use fullbore_engines::{GivenFlags, Options, Session};
 use uuid::Uuid;
 
 pub(super) use base::about_base;
@@ -98,14 +98,8 @@ pub struct Request {
     pub accept_unverified: bool,
     /// `--continue-after-error`.
     pub continue_after_error: bool,
-    /// `--install-clone-plugin`.
-    pub install_clone_plugin: bool,
-    /// `--include-other-engines`.
-    pub include_other_engines: bool,
-    /// `--keep-free-pages`.
-    pub keep_free_pages: bool,
-    /// `--accept-left-out`.
-    pub accept_left_out: bool,
+    /// What only its engine knows.
+    pub flags: GivenFlags,
 }
 
 /// What a set goes on from.
@@ -251,10 +245,7 @@ pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options
         media_encrypted: !request.encrypt_to.is_empty(),
         accept_unverified: request.accept_unverified,
         continue_after_error: request.continue_after_error,
-        install_clone_plugin: request.install_clone_plugin,
-        include_other_engines: request.include_other_engines,
-        keep_free_pages: request.keep_free_pages,
-        accept_left_out: request.accept_left_out,
+        flags: request.flags.clone(),
     }
 }
 

@@ -13,7 +13,7 @@ use fullbore_core::device::{Device, Place, without_password};
 use fullbore_core::plan::Knobs;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
-use fullbore_engines::Options;
+use fullbore_engines::{GivenFlags, Options};
 
 pub(super) use advice::advise_by;
 pub use advice::{Advice, advise};
@@ -65,8 +65,8 @@ pub struct Request {
     pub price: Option<f64>,
     /// The server's password.
     pub password_file: Option<PathBuf>,
-    /// `--keep-free-pages`.
-    pub keep_free_pages: bool,
+    /// The flags of its engine that count in estimates.
+    pub flags: GivenFlags,
     /// Where the catalog is.
     pub catalog: PathBuf,
 }
@@ -137,7 +137,7 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     let options = Options {
         halt: Some(halt.clone()),
         password_file: request.password_file.clone(),
-        keep_free_pages: request.keep_free_pages,
+        flags: request.flags.clone(),
         ..Options::default()
     };
     let of_profile = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok());

@@ -32,10 +32,6 @@ pub fn once(
         let hint = "name the full, and the log sets behind it, with --base";
         return Err(Error::usage("--kind log", "what it continues is not named", hint));
     }
-    if request.keep_free_pages {
-        let why = "a log set has every page that was written, free or not";
-        return Err(Error::usage("--keep-free-pages", why, "leave it out"));
-    }
     let tips = base::tips(request, engine, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();
@@ -53,10 +49,12 @@ pub fn once(
 /// The log backups of the engine that the source names.
 ///
 /// # Errors
-/// It has none.
+/// It has none; or a flag is of another engine.
 fn engine(request: &backup::Request) -> Result<&'static dyn LogEngine> {
-    let engine = fullbore_engines::of_url(&request.source).and_then(|engine| engine.log());
-    engine.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"))
+    let engine = fullbore_engines::of_url(&request.source);
+    engine.map_or(Ok(()), |engine| fullbore_engines::refuse_flags_of_others(engine, &request.flags))?;
+    let log = engine.and_then(|engine| engine.log());
+    log.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"))
 }
 
 /// What was encrypted must not go on in clear.

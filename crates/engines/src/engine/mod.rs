@@ -2,6 +2,7 @@
 
 mod directory;
 mod file;
+mod flags;
 mod log;
 mod pages;
 
@@ -11,6 +12,7 @@ use fullbore_core::Result;
 
 pub use directory::{DirectoryEngine, TextOfTable};
 pub use file::{Depth, FileEngine, FileRestore, Over};
+pub use flags::{EngineFlag, GivenFlags};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub use pages::{PageCheck, PageEngine};
 
@@ -20,6 +22,9 @@ use crate::{Options, Session};
 pub trait Engine: Sync {
     /// Its name, in URLs (`sqlite:PATH`) and in manifests.
     fn name(&self) -> &'static str;
+
+    /// Its name as people write it, such as `SQLite`.
+    fn title(&self) -> &'static str;
 
     /// What the database that `url` names is called. It need not exist.
     fn identity(&self, url: &str) -> Identity;
@@ -36,10 +41,9 @@ pub trait Engine: Sync {
     /// The URL names no database of this engine. The database cannot be reached. It cannot be backed up as it is.
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>>;
 
-    /// A flag that was given and that no other engine takes, and why.
-    fn own_flag(&self, options: &Options) -> Option<(&'static str, &'static str)> {
-        let _ = options;
-        None
+    /// The flags that mean something to this engine only.
+    fn flags(&self) -> &'static [EngineFlag] {
+        &[]
     }
 
     /// Its log backups, if it has any.

@@ -5,10 +5,21 @@ use std::path::Path;
 use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
-use crate::engine::{DirectoryEngine, Engine, Identity, PageEngine, Stems};
+use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems};
 use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
+
+static FLAGS: [EngineFlag; 1] = [ACCEPT_LEFT_OUT];
+
+/// What a copy leaves out is no warning.
+pub const ACCEPT_LEFT_OUT: EngineFlag = EngineFlag {
+    name: "accept-left-out",
+    help: "You know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, Mroonga and CONNECT. The \
+           set lists them, and the backup does not warn of them",
+    elsewhere: "only a copy of a MariaDB leaves out tables and goes on",
+    counts_in_estimates: false,
+};
 
 /// MariaDB.
 pub struct MariaDb;
@@ -16,6 +27,10 @@ pub struct MariaDb;
 impl Engine for MariaDb {
     fn name(&self) -> &'static str {
         "mariadb"
+    }
+
+    fn title(&self) -> &'static str {
+        "MariaDB"
     }
 
     fn identity(&self, url: &str) -> Identity {
@@ -34,9 +49,8 @@ impl Engine for MariaDb {
         Ok(Box::new(session::MariadbSession::open(url, options)?))
     }
 
-    fn own_flag(&self, options: &Options) -> Option<(&'static str, &'static str)> {
-        let why = "it is about a MariaDB whose files are copied";
-        options.accept_left_out.then_some(("--accept-left-out", why))
+    fn flags(&self) -> &'static [EngineFlag] {
+        &FLAGS
     }
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {

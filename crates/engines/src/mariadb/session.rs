@@ -11,6 +11,7 @@ use fullbore_core::source::{Source, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::json;
 
+use super::engine::ACCEPT_LEFT_OUT;
 use super::hot_copy::{
     self, CopiedFile, HotCopy, LeftOut, Listing, Outcome, Places, Statements, TableEngines, list, warnings_of_left_out,
 };
@@ -89,7 +90,7 @@ impl MariadbSession {
         crate::streams::demand(&address.name(), files.len() as u64 + 1)?; // And the redo log.
         let size = files.iter().map(|(_, size)| size).sum::<u64>() + redo_bytes;
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size }];
-        let (datadir, accept_left_out) = (places.datadir.clone(), options.accept_left_out);
+        let (datadir, accept_left_out) = (places.datadir.clone(), options.flags.has(&ACCEPT_LEFT_OUT));
         let options = hot_copy::Options {
             threads: options.readers,
             mode: Mode::from_environment()?,

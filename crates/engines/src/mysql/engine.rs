@@ -6,11 +6,30 @@ use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
-use crate::engine::{DirectoryEngine, Engine, Identity, PageEngine, Stems, TextOfTable};
+use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems, TextOfTable};
 use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
 use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
+
+static FLAGS: [EngineFlag; 2] = [INSTALL_CLONE_PLUGIN, INCLUDE_OTHER_ENGINES];
+
+/// What the server lacks is loaded.
+pub const INSTALL_CLONE_PLUGIN: EngineFlag = EngineFlag {
+    name: "install-clone-plugin",
+    help: "Load the CLONE plugin if the server lacks it. It stays loaded",
+    elsewhere: "only a backup of a MySQL needs the CLONE plugin",
+    counts_in_estimates: false,
+};
+
+/// Tables that are not in a clone are stored, too.
+pub const INCLUDE_OTHER_ENGINES: EngineFlag = EngineFlag {
+    name: "include-other-engines",
+    help: "Store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same moment. Nobody can \
+           write to them while the end of the clone and these tables are read",
+    elsewhere: "only a backup of a MySQL stores tables of other engines as SQL text",
+    counts_in_estimates: false,
+};
 
 /// MySQL.
 pub struct MySql;
@@ -18,6 +37,10 @@ pub struct MySql;
 impl Engine for MySql {
     fn name(&self) -> &'static str {
         "mysql"
+    }
+
+    fn title(&self) -> &'static str {
+        "MySQL"
     }
 
     fn identity(&self, url: &str) -> Identity {
@@ -36,9 +59,8 @@ impl Engine for MySql {
         Ok(Box::new(session::CloneSession::open(url, options)?))
     }
 
-    fn own_flag(&self, options: &Options) -> Option<(&'static str, &'static str)> {
-        let why = "only a backup of a MySQL stores tables of other engines as SQL text";
-        options.include_other_engines.then_some(("--include-other-engines", why))
+    fn flags(&self) -> &'static [EngineFlag] {
+        &FLAGS
     }
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {

@@ -22,6 +22,7 @@ use super::clone::files::{CloneFile, FileId};
 use super::clone::message::Ddl;
 use super::clone::page_zero::PageSize;
 use super::clone::task::Task;
+use super::engine::{INCLUDE_OTHER_ENGINES, INSTALL_CLONE_PLUGIN};
 use super::here;
 use super::left_out::Tablespaces;
 use super::other_engines::{self, OtherEngines};
@@ -104,8 +105,8 @@ impl CloneSession {
         let facts = preflight::ask(&mut control)?;
         let consent = Consent {
             unverified: options.accept_unverified,
-            install_plugin: options.install_clone_plugin,
-            other_engines: options.include_other_engines,
+            install_plugin: options.flags.has(&INSTALL_CLONE_PLUGIN),
+            other_engines: options.flags.has(&INCLUDE_OTHER_ENGINES),
         };
         let warnings = preflight::judge(&address.name(), &facts, consent)?;
         if facts.encrypted.count > 0 && !options.media_encrypted {
@@ -120,7 +121,7 @@ impl CloneSession {
             ));
         }
         let open_others = || OtherEngines::open(&address, &credentials, &facts.grants, &facts.version_text, options);
-        let others = options.include_other_engines.then(open_others).transpose()?;
+        let others = consent.other_engines.then(open_others).transpose()?;
         let page =
             PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not tell its innodb_page_size"))?;
         let before = LogStatus::read(&mut control)?;

@@ -9,8 +9,18 @@ use fullbore_core::{Error, Result};
 use super::open_files::beside;
 use super::restore::{self, SIDE_FILES};
 use super::{Snapshot, integrity};
-use crate::engine::{Depth, Engine, FileEngine, FileRestore, Identity, LogEngine, Over, Stems};
+use crate::engine::{Depth, Engine, EngineFlag, FileEngine, FileRestore, Identity, LogEngine, Over, Stems};
 use crate::{Options, Session};
+
+static FLAGS: [EngineFlag; 1] = [KEEP_FREE_PAGES];
+
+/// Free pages are stored like all others.
+pub const KEEP_FREE_PAGES: EngineFlag = EngineFlag {
+    name: "keep-free-pages",
+    help: "Store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged",
+    elsewhere: "only a backup of an SQLite database leaves free pages out by its free-list",
+    counts_in_estimates: true,
+};
 
 /// SQLite.
 pub struct Sqlite;
@@ -18,6 +28,10 @@ pub struct Sqlite;
 impl Engine for Sqlite {
     fn name(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn title(&self) -> &'static str {
+        "SQLite"
     }
 
     fn identity(&self, url: &str) -> Identity {
@@ -44,9 +58,8 @@ impl Engine for Sqlite {
         Ok(Box::new(Snapshot::open(path_of(url)?, options)?))
     }
 
-    fn own_flag(&self, options: &Options) -> Option<(&'static str, &'static str)> {
-        let why = "only a backup of an SQLite database leaves free pages out by its free-list";
-        options.keep_free_pages.then_some(("--keep-free-pages", why))
+    fn flags(&self) -> &'static [EngineFlag] {
+        &FLAGS
     }
 
     fn file(&self) -> Option<&dyn FileEngine> {

@@ -12,6 +12,7 @@ use fullbore_core::{Error, Result};
 use super::connection::{Patience, QuietConnection, explain, read_index, schema_warning};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
+use super::engine::KEEP_FREE_PAGES;
 use super::foreign_writes::ForeignWrites;
 use super::freelist::{BITMAP_LIMIT, FreePages};
 use super::geometry::{Geometry, find_free_pages, position, read_header};
@@ -142,7 +143,7 @@ impl Snapshot {
         };
         let image = Image { file, overlay, page_size: geometry.page_size };
         let header = read_header(&image, &geometry, mark.as_ref(), &raw)?;
-        let free = match options.keep_free_pages {
+        let free = match options.flags.has(&KEEP_FREE_PAGES) {
             true => FreePages::none(),
             false => find_free_pages(&header, geometry.pages, &image, &mut warnings)?,
         };

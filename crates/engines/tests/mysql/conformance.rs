@@ -6,6 +6,7 @@ use fullbore_core::Result;
 use fullbore_core::halt::Halt;
 use fullbore_core::source::Source;
 use fullbore_core::testkit::{Files, OpenEngineUnderTest, open_engine_conforms};
+use fullbore_engines::mysql::engine::INSTALL_CLONE_PLUGIN;
 use fullbore_engines::{Options, Session};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
@@ -18,7 +19,13 @@ impl OpenEngineUnderTest for MySql {
 
     fn open(&self, readers: usize, halt: Option<Halt>) -> Result<Self::Session> {
         let password_file = self.0.password_file().map(Into::into);
-        let options = Options { readers, halt, password_file, install_clone_plugin: true, ..Options::default() };
+        let options = Options {
+            readers,
+            halt,
+            password_file,
+            flags: [&INSTALL_CLONE_PLUGIN].into_iter().collect(),
+            ..Options::default()
+        };
         fullbore_engines::open(&format!("mysql://root@127.0.0.1:{}", self.0.port()), &options)
     }
 

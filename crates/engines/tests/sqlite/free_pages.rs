@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::source::Source;
+use fullbore_engines::sqlite::engine::KEEP_FREE_PAGES;
 use fullbore_engines::sqlite::{Snapshot, content_digest};
 use fullbore_engines::{Options, Session};
 use rusqlite::Connection;
@@ -70,7 +71,7 @@ fn outcome(path: &Path, page: u32) -> Outcome {
     drop(snapshot);
     if let Some(refused) = refused {
         // What the refusal advises.
-        let options = Options { keep_free_pages: true, ..Options::default() };
+        let options = Options { flags: [&KEEP_FREE_PAGES].into_iter().collect(), ..Options::default() };
         let snapshot = Snapshot::open(path, &options).unwrap();
         assert_eq!(snapshot.facts().free_bytes, 0);
         copy(&snapshot, &to, 2, 1 << 20);

@@ -87,16 +87,7 @@ pub(super) fn conduct(
     let mut files = still.files;
     let Judged { damaged, warning } = work.judge(&files, &still.short, &still.unfinished);
     copier.stop_at(&damaged)?;
-    files.push(CopiedFile {
-        number: LOG,
-        name: "ib_logfile0".into(),
-        kind: FileKind::Redo,
-        unit: PIECE_UNIT as u32,
-        size: linear.size(end_lsn, log_size),
-        space: None,
-        encrypted: false,
-        elsewhere: None,
-    });
+    files.push(redo_log(linear.size(end_lsn, log_size)));
     Ok(Outcome {
         version: places.version.clone(),
         checkpoint,
@@ -114,6 +105,20 @@ pub(super) fn conduct(
         passed_over: still.passed_over,
         warnings: still.warnings.into_iter().chain(warning).collect(),
     })
+}
+
+/// The redo log of the copy, of so many bytes.
+fn redo_log(size: u64) -> CopiedFile {
+    CopiedFile {
+        number: LOG,
+        name: "ib_logfile0".into(),
+        kind: FileKind::Redo,
+        unit: PIECE_UNIT as u32,
+        size,
+        space: None,
+        encrypted: false,
+        elsewhere: None,
+    }
 }
 
 /// When the log of DDL was last made, if there is one.

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use fullbore_core::media::{LogRange, Position, SetKind};
 use fullbore_core::{Error, Result};
 
-use super::super::engine::{Sqlite, path_of};
+use super::super::engine::{KEEP_FREE_PAGES, Sqlite, path_of};
 use super::apply::Unpacked;
 use super::end::{End, LogEnd};
 use super::follow::Follower;
@@ -33,6 +33,10 @@ impl LogEngine for Sqlite {
     }
 
     fn open(&self, url: &str, bases: &[SetEnd], options: &Options) -> Result<(usize, Option<Box<dyn LogSession>>)> {
+        if options.flags.has(&KEEP_FREE_PAGES) {
+            let why = "a log set has every page that was written, free or not";
+            return Err(Error::usage("--keep-free-pages", why, "leave it out"));
+        }
         let (at, session) = LogBackup::open(path_of(url)?, &ends(bases)?, options)?;
         Ok((at, session.map(|session| Box::new(session) as Box<dyn LogSession>)))
     }
