@@ -119,7 +119,7 @@ pub trait LogFollower {
 pub struct UnpackedLog<'a> {
     /// What errors call the set.
     pub name: &'a str,
-    /// Its streams, in the order of [`LogEngine::streams`].
+    /// Its streams, in the order of [`LogEngine::streams`]. Each is read from its beginning on.
     pub streams: &'a [File],
     /// Where it begins and ends, as its manifest says.
     pub position: &'a Position,

@@ -7,6 +7,9 @@ mod copy;
 mod free_pages;
 mod large;
 mod live;
+mod log;
+#[path = "../suites/log_engine.rs"]
+mod log_engine;
 mod modes;
 mod publish;
 mod refusals;
