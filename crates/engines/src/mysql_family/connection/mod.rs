@@ -40,6 +40,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
 /// The longest packet of a login.
 const LOGIN_PACKET_MAX: usize = 64 << 10;
+/// How much of what is no greeting is shown.
+const FIRST_BYTES: usize = 16;
 /// A login needs four packets from the server at most, with a change of the plugin six.
 const LOGIN_STEPS_MAX: usize = 8;
 
@@ -201,13 +203,20 @@ impl Connection {
 pub struct Message(Payload);
 
 fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
-    let payload = packets.read(LOGIN_PACKET_MAX)?;
+    let no_greeting = |packets: &PacketStream, bytes: &[u8]| {
+        let first = bytes.iter().take(FIRST_BYTES).copied().collect::<Vec<u8>>().escape_ascii().to_string();
+        packets.broken(&format!("it does not greet as a MySQL or MariaDB server does; it begins with `{first}`"))
+    };
+    let begun = packets.begin()?;
+    if begun.is_longer_than(LOGIN_PACKET_MAX) {
+        // The length is the first word of another protocol, such as HTTP.
+        return Err(no_greeting(packets, &begun.header(packets.last_sequence())));
+    }
+    let payload = packets.read_rest(begun, LOGIN_PACKET_MAX)?;
     if let Some((0xFF, body)) = payload.split_first() {
         return Err(ServerError::parse(&packets.name, body).into_error());
     }
-    let Some(greeting) = Greeting::parse(&payload) else {
-        return Err(packets.broken("it does not greet as a MySQL or MariaDB server does"));
-    };
+    let Some(greeting) = Greeting::parse(&payload) else { return Err(no_greeting(packets, &payload)) };
     if greeting.capabilities & capability::NEEDED != capability::NEEDED {
         return Err(packets.broken("its protocol is older than MySQL 5.5"));
     }

@@ -36,6 +36,17 @@ impl Payload {
     pub fn is_short(&self) -> bool {
         self.left < 9
     }
+
+    /// Whether its first packet, of which nothing was read yet, has more than `limit` bytes.
+    pub fn is_longer_than(&self, limit: usize) -> bool {
+        self.left > limit
+    }
+
+    /// The header that its first packet had, of which nothing was read yet.
+    pub fn header(&self, sequence: u8) -> [u8; 4] {
+        let [one, two, three, ..] = self.left.to_le_bytes();
+        [one, two, three, sequence]
+    }
 }
 
 impl PacketStream {
@@ -73,6 +84,11 @@ impl PacketStream {
         self.sequence = header[3].wrapping_add(1);
         let left = usize::from(header[0]) | usize::from(header[1]) << 8 | usize::from(header[2]) << 16;
         Ok(Payload { left, more: left == PACKET_MAX })
+    }
+
+    /// The sequence number of the packet that was begun last.
+    pub fn last_sequence(&self) -> u8 {
+        self.sequence.wrapping_sub(1)
     }
 
     /// Reads exactly as many bytes of the payload as `buffer` has; an error if it has fewer.
