@@ -103,7 +103,8 @@ fn a_copy_is_compared_with_a_profile_that_knows_both_its_places() {
         );
         assert_eq!(verdict(&report)["percent_of_limit"], limit["percent"]);
         let text = world.run(&line("text")).done();
-        assert!(text.text().contains("% of the calibrated limit: "), "{text}");
+        // Where the calibration had a busy machine, the copy is faster than that: then there is no percentage.
+        assert!(text.text().contains("calibrated limit: "), "{text}");
     }
     world.run("copy --from a --to b/ --profile day").refused(2, "profile `day`", "there is no such profile");
 }
