@@ -198,7 +198,7 @@ pub struct Backup {
     /// The server's password: the first line of this file. Else FULLBORE_PASSWORD, else the server's own option file (~/.my.cnf).
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// What only one engine knows.
+    /// The flags of single engines.
     #[command(flatten)]
     pub flags: EngineFlags,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.

@@ -48,7 +48,7 @@ pub struct ForeseenJob {
     /// The server's password: the first line of this file.
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// What only one engine knows.
+    /// The flags of single engines.
     #[command(flatten)]
     pub flags: EstimateFlags,
     /// Buffers and threads.

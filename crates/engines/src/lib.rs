@@ -42,7 +42,7 @@ pub struct Options {
     pub accept_unverified: bool,
     /// `--continue-after-error`: pages that are damaged at the source are named and backed up as they are.
     pub continue_after_error: bool,
-    /// What only one engine knows.
+    /// The flags that only this engine has.
     pub flags: GivenFlags,
 }
 

@@ -98,7 +98,7 @@ pub struct Request {
     pub accept_unverified: bool,
     /// `--continue-after-error`.
     pub continue_after_error: bool,
-    /// What only its engine knows.
+    /// The flags that only its engine has.
     pub flags: GivenFlags,
 }
 
