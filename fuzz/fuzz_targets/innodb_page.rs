@@ -1,7 +1,7 @@
 //! InnoDB's pages and the heads of tablespaces, of both dialects, with checksums put right or not.
 #![no_main]
 
-use fullbore_engines::mysql_family::innodb::Dialect;
+use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::innodb::extents::{Extents, Layout};
 use fullbore_engines::mysql_family::innodb::page::{
     PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict, seal_full_crc32,

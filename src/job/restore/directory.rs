@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
+use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
 use super::super::reading;
@@ -36,11 +37,12 @@ pub(super) fn restore(
     let Some(manifest) = manifests.last() else { return Ok(()) };
     let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
     fullbore_engines::check_names(engine, last)?;
-    let elsewhere = outside::outside_files(engine, position)?;
+    let dialect = Dialect::named(engine);
+    let elsewhere = dialect.map_or(Ok(Vec::new()), |dialect| outside::outside_files(dialect, position))?;
     heed_damage(manifest, &last_title(chain), request, report)?;
     let full = request.check == Some(Check::Full);
     let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
-    let has_to_be_placed = request.place_outside || !outside::are_found_inside(engine);
+    let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
     heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     report.notes.extend(moved.iter().map(placed_line));

@@ -7,6 +7,7 @@ use std::path::Path;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
+use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::single_table::export::{Export, Exported};
 use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
 use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
@@ -58,7 +59,10 @@ pub(super) fn restore(
         return Err(Error::usage("--table", "tables are handed out into a directory", "name it with --into dir:PATH"));
     };
     let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
-    let selection = Selection::of(engine, last, position, &names)?;
+    let Some(dialect) = Dialect::named(engine) else {
+        return Err(Error::usage(TABLE, "only tables of MySQL and MariaDB can be taken out", "leave it out"));
+    };
+    let selection = Selection::of(dialect, last, position, &names)?;
     let named = wanted.server.program.as_deref();
     let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
     let origin = last_title(chain);
@@ -79,7 +83,7 @@ pub(super) fn restore(
     make(&out)?;
     let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
     unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
-    single_table::prepare(engine, &data, position, last)?;
+    single_table::prepare(dialect, &data, position, last)?;
     let options = &wanted.server.options;
     let export =
         Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };

@@ -6,7 +6,8 @@ use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
 use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems};
-use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 

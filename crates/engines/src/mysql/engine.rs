@@ -7,7 +7,8 @@ use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
 use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems, TextOfTable};
-use crate::mysql_family::innodb::{Dialect, verify::InnodbPages};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};

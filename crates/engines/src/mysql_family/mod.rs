@@ -3,9 +3,12 @@
 
 pub mod connection;
 pub mod credentials;
+mod dialect;
 pub mod innodb;
 pub mod logical;
 pub mod outside;
 pub mod single_table;
 pub mod start_check;
 pub mod url;
+
+pub use dialect::Dialect;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
+use super::Dialect;
+
 /// A file of a copy that belongs elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideFile {
@@ -18,21 +20,24 @@ pub struct OutsideFile {
     pub was: PathBuf,
 }
 
-/// The files that have to be put elsewhere before a server of `engine` starts on a restored directory; `position` is that of the manifest.
+/// The files that have to be put elsewhere before a server of this dialect starts on a restored directory; `position` is that of the manifest.
 ///
 /// # Errors
 /// A path in it leads out of the copy, is not absolute where it has to be, or ends otherwise than the name in the copy.
-pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>> {
+pub fn outside_files(dialect: Dialect, position: &Value) -> Result<Vec<OutsideFile>> {
     let entries = position["outside_the_data_directory"].as_array().into_iter().flatten();
     let named = entries.filter_map(|entry| Some((entry["path"].as_str()?, entry["was"].as_str()?)));
     // Files that variables of a server placed elsewhere it finds in its data directory too: there they stay.
-    let wanted = named.filter(|(path, _)| path.ends_with(".ibd") || path.ends_with(".ibu") && engine == "mysql");
+    let wanted =
+        named.filter(|(path, _)| path.ends_with(".ibd") || path.ends_with(".ibu") && dialect == Dialect::MySql);
     let checked = |(path, was): (&str, &str)| {
         let plain = |path: &str| !path.split('/').any(|part| matches!(part, ".." | "."));
         // Media may be forged: a name of a table, and no other file, is all that they can make somewhere.
-        let is_pair = match engine {
-            "mysql" => path.strip_prefix(OUTSIDE_MYSQL) == Some(was),
-            _ => path.matches('/').count() == 1 && was.strip_suffix(path).is_some_and(|before| before.ends_with('/')),
+        let is_pair = match dialect {
+            Dialect::MySql => path.strip_prefix(OUTSIDE_MYSQL) == Some(was),
+            Dialect::MariaDb => {
+                path.matches('/').count() == 1 && was.strip_suffix(path).is_some_and(|before| before.ends_with('/'))
+            }
         };
         if path.starts_with('/') || !was.starts_with('/') || !plain(path) || !plain(was) || !is_pair {
             let why = format!("`{path}`, which stood at `{was}`, is no such pair of paths");
@@ -46,9 +51,9 @@ pub fn outside_files(engine: &str, position: &Value) -> Result<Vec<OutsideFile>>
 /// The folder of a copy of MySQL for such files: below it each has the whole path that it had.
 const OUTSIDE_MYSQL: &str = "#outside";
 
-/// Whether a server of `engine` finds these files in the directory they were restored into.
-pub fn are_found_inside(engine: &str) -> bool {
-    engine == "mysql"
+/// Whether a server of this dialect finds these files in the directory they were restored into.
+pub fn are_found_inside(dialect: Dialect) -> bool {
+    dialect == Dialect::MySql
 }
 
 /// Refuses a restore here when a file stands where the restored server would look for one of its own.
@@ -99,7 +104,7 @@ mod tests {
         let far = tempfile::tempdir().unwrap();
         let was = far.path().join("shop/remote.ibd");
         std::fs::create_dir(far.path().join("shop")).unwrap();
-        let files = outside_files("mariadb", &position("shop/remote.ibd", &was.display().to_string())).unwrap();
+        let files = outside_files(Dialect::MariaDb, &position("shop/remote.ibd", &was.display().to_string())).unwrap();
         assert_eq!(files, [OutsideFile { path: "shop/remote.ibd".into(), was: was.clone() }]);
         refuse_what_is_there(&files).unwrap();
         let said = to_be_moved(&files).unwrap();
@@ -107,8 +112,8 @@ mod tests {
         std::fs::write(&was, "x").unwrap();
         let error = refuse_what_is_there(&files).unwrap_err().to_string();
         assert!(error.contains("shop/remote.ibd") && error.contains("would open it"), "{error}");
-        assert_eq!(outside_files("mysql", &position("#outside/far/a.ibd", "/far/a.ibd")).unwrap().len(), 1);
-        assert_eq!((outside_files("mysql", &json!({})).unwrap().len(), to_be_moved(&[])), (0, None));
+        assert_eq!(outside_files(Dialect::MySql, &position("#outside/far/a.ibd", "/far/a.ibd")).unwrap().len(), 1);
+        assert_eq!((outside_files(Dialect::MySql, &json!({})).unwrap().len(), to_be_moved(&[])), (0, None));
     }
 
     #[test]
@@ -119,14 +124,14 @@ mod tests {
             ("s/a.ibd", "s/a.ibd"),
             ("s/a.ibd", "/c/../s/a.ibd"),
         ] {
-            let error = outside_files("mariadb", &position(path, was)).unwrap_err().to_string();
+            let error = outside_files(Dialect::MariaDb, &position(path, was)).unwrap_err().to_string();
             assert!(error.contains("no such pair"), "{error}");
         }
     }
 
     #[test]
     fn a_file_goes_nowhere_but_under_the_name_of_its_own_table() {
-        let refused = |engine: &str, path: &str, was: &str| outside_files(engine, &position(path, was)).is_err();
+        let refused = |dialect: Dialect, path: &str, was: &str| outside_files(dialect, &position(path, was)).is_err();
         for was in [
             "/etc/cron.d/evil",
             "/far/a.ibd",
@@ -135,17 +140,20 @@ mod tests {
             "/farshop/a.ibd",
             "/far/xshop/a.ibd",
         ] {
-            assert!(refused("mariadb", "shop/a.ibd", was), "{was}");
+            assert!(refused(Dialect::MariaDb, "shop/a.ibd", was), "{was}");
         }
-        assert!(!refused("mariadb", "shop/a#P#p0.ibd", "/far/shop/a#P#p0.ibd"));
-        assert!(refused("mariadb", "a.ibd", "/far/a.ibd") && refused("mariadb", "x/shop/a.ibd", "/far/x/shop/a.ibd"));
+        assert!(!refused(Dialect::MariaDb, "shop/a#P#p0.ibd", "/far/shop/a#P#p0.ibd"));
+        assert!(
+            refused(Dialect::MariaDb, "a.ibd", "/far/a.ibd")
+                && refused(Dialect::MariaDb, "x/shop/a.ibd", "/far/x/shop/a.ibd")
+        );
         for was in ["/etc/cron.d/evil", "/far/b.ibd", "far/a.ibd"] {
-            assert!(refused("mysql", "#outside/far/a.ibd", was), "{was}");
+            assert!(refused(Dialect::MySql, "#outside/far/a.ibd", was), "{was}");
         }
-        assert!(!refused("mysql", "#outside/far/u.ibu", "/far/u.ibu"));
+        assert!(!refused(Dialect::MySql, "#outside/far/u.ibu", "/far/u.ibu"));
         // A name that is not of a tablespace stays in the directory.
         assert_eq!(
-            outside_files("mysql", &position("#outside/etc/cron.d/undo_001", "/etc/cron.d/undo_001")).unwrap(),
+            outside_files(Dialect::MySql, &position("#outside/etc/cron.d/undo_001", "/etc/cron.d/undo_001")).unwrap(),
             []
         );
     }

@@ -18,12 +18,13 @@ use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
 use crate::mysql::restore;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::single_table::missing_files;
-use crate::mysql_family::url::{Endpoint, Flavor, ServerAddress, TlsOptions};
+use crate::mysql_family::url::{Endpoint, ServerAddress, TlsOptions};
 
 /// How long the server may take until it answers, recovery included.
 const READY_LIMIT: Duration = Duration::from_secs(3600);
@@ -43,7 +44,7 @@ const NAMED_MAX: usize = 10;
 /// A server's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProgram {
-    pub(crate) flavor: Flavor,
+    pub(crate) dialect: Dialect,
     path: PathBuf,
     /// As it says itself.
     pub version: String,
@@ -72,10 +73,12 @@ impl ServerProgram {
     /// There is none, it is of another series, or it would run as root.
     pub fn find(engine: &str, engine_version: &str, named: Option<&Path>, purpose: &'static str) -> Result<Self> {
         let usage = |why: &str, hint: &str| Err(Error::usage(purpose, why, hint));
-        let (flavor, names): (_, &[&str]) = match engine {
-            "mysql" => (Flavor::Mysql, &["mysqld"]),
-            "mariadb" => (Flavor::Mariadb, &["mariadbd", "mysqld"]),
-            _ => return usage("only servers can be started: MySQL and MariaDB", "leave it out"),
+        let Some(dialect) = Dialect::named(engine) else {
+            return usage("only servers can be started: MySQL and MariaDB", "leave it out");
+        };
+        let names: &[&str] = match dialect {
+            Dialect::MySql => &["mysqld"],
+            Dialect::MariaDb => &["mariadbd", "mysqld"],
         };
         if rustix::process::geteuid().is_root() {
             return usage(
@@ -84,11 +87,11 @@ impl ServerProgram {
             );
         }
         let program = match named {
-            Some(path) => Self { flavor, path: path.to_owned(), version: version_of(path)?, purpose },
+            Some(path) => Self { dialect, path: path.to_owned(), version: version_of(path)?, purpose },
             None => {
                 let in_path = in_path(names, &std::env::var_os("PATH").unwrap_or_default());
                 let found = in_path.into_iter().filter_map(|path| Some((version_of(&path).ok()?, path)));
-                let found = found.map(|(version, path)| Self { flavor, path, version, purpose });
+                let found = found.map(|(version, path)| Self { dialect, path, version, purpose });
                 Self::choose(found.collect(), engine_version, purpose)?
             }
         };
@@ -111,7 +114,7 @@ impl ServerProgram {
     }
 
     fn is_of_its_kind(&self) -> bool {
-        self.version.contains("MariaDB") == (self.flavor == Flavor::Mariadb)
+        self.version.contains("MariaDB") == (self.dialect == Dialect::MariaDb)
     }
 
     /// The program.
@@ -159,7 +162,7 @@ impl ServerProgram {
         };
         let ready = begun.elapsed();
         connection.set_silence(CHECK_LIMIT);
-        if self.flavor == Flavor::Mysql && !restore::is_emptied(position) {
+        if self.dialect == Dialect::MySql && !restore::is_emptied(position) {
             restore::make_empty(&mut connection).map_err(|error| server.explained(error))?;
         }
         let texts = load::texts(streams);
@@ -169,7 +172,7 @@ impl ServerProgram {
         let begun = Instant::now();
         let restored = |schema: &str, name: &str, engine: &str| {
             let stored = || texts.iter().any(|text| text.table.schema == schema && text.table.name == name);
-            self.flavor == Flavor::Mariadb || matches!(engine, "InnoDB" | "MyISAM" | "CSV") || stored()
+            self.dialect == Dialect::MariaDb || matches!(engine, "InnoDB" | "MyISAM" | "CSV") || stored()
         };
         let tables = check_tables(&mut connection, &restored).map_err(|error| server.explained(error))?;
         let checking = begun.elapsed();
@@ -206,13 +209,13 @@ impl ServerProgram {
         command.arg(path("socket", &private.join(SOCKET)));
         command.args(["--skip-networking", "--skip-grant-tables", "--skip-log-bin", "--performance-schema=OFF"]);
         command.args(["--innodb-buffer-pool-load-at-startup=OFF", "--innodb-buffer-pool-dump-at-shutdown=OFF"]);
-        if self.flavor == Flavor::Mariadb {
+        if self.dialect == Dialect::MariaDb {
             command.arg(format!("--innodb-buffer-pool-size={}", recovery_pool(directory)));
         }
-        command.args(match self.flavor {
-            Flavor::Mariadb => &["--skip-slave-start"][..],
+        command.args(match self.dialect {
+            Dialect::MariaDb => &["--skip-slave-start"][..],
             // Its other protocol has a socket of its own; keys and certificates are not to be made here.
-            Flavor::Mysql => &[
+            Dialect::MySql => &[
                 "--skip-replica-start",
                 "--loose-mysqlx=OFF",
                 "--loose-auto-generate-certs=OFF",
@@ -279,8 +282,8 @@ impl Running {
             Ok(child) => {
                 let endpoint = Endpoint::Socket(private.join(SOCKET));
                 let tls = TlsOptions::default();
-                let flavor = program.flavor;
-                let address = ServerAddress { flavor, endpoint, user: None, tls, datadir: None, read_timeout: None };
+                let dialect = program.dialect;
+                let address = ServerAddress { dialect, endpoint, user: None, tls, datadir: None, read_timeout: None };
                 let name = program.path.display().to_string();
                 Ok(Self { child, private, address, program: name, purpose: program.purpose })
             }
@@ -509,31 +512,31 @@ mod tests {
 
     #[test]
     fn only_a_server_of_the_same_kind_and_series_will_do() {
-        let program = |flavor, version: &str| ServerProgram {
-            flavor,
+        let program = |dialect, version: &str| ServerProgram {
+            dialect,
             path: "/x".into(),
             version: version.into(),
             purpose: "--table",
         };
-        program(Flavor::Mariadb, "10.11.19-MariaDB-0+deb12u1").demand_series("MariaDB 10.11.18").unwrap();
-        program(Flavor::Mysql, "9.7.4-2").demand_series("MySQL 9.7.1").unwrap();
-        for (flavor, version, backup) in [
-            (Flavor::Mariadb, "11.8.6-MariaDB", "MariaDB 10.11.18"),
-            (Flavor::Mariadb, "9.7.4", "MariaDB 10.11.18"),
-            (Flavor::Mysql, "10.11.18-MariaDB", "MySQL 10.11.1"),
-            (Flavor::Mysql, "8.4.1", "MySQL 9.7.1"),
-            (Flavor::Mysql, "", ""),
+        program(Dialect::MariaDb, "10.11.19-MariaDB-0+deb12u1").demand_series("MariaDB 10.11.18").unwrap();
+        program(Dialect::MySql, "9.7.4-2").demand_series("MySQL 9.7.1").unwrap();
+        for (dialect, version, backup) in [
+            (Dialect::MariaDb, "11.8.6-MariaDB", "MariaDB 10.11.18"),
+            (Dialect::MariaDb, "9.7.4", "MariaDB 10.11.18"),
+            (Dialect::MySql, "10.11.18-MariaDB", "MySQL 10.11.1"),
+            (Dialect::MySql, "8.4.1", "MySQL 9.7.1"),
+            (Dialect::MySql, "", ""),
         ] {
-            let error = program(flavor, version).demand_series(backup).unwrap_err().to_string();
+            let error = program(dialect, version).demand_series(backup).unwrap_err().to_string();
             assert!(error.contains("--server-program"), "{error}");
         }
     }
 
     #[test]
     fn of_the_programs_in_path_the_one_of_the_backups_kind_and_series_is_taken() {
-        let choose = |flavor, versions: &[(&str, &str)], backup: &str| {
+        let choose = |dialect, versions: &[(&str, &str)], backup: &str| {
             let program = |(path, version): &(&str, &str)| ServerProgram {
-                flavor,
+                dialect,
                 path: path.into(),
                 version: (*version).into(),
                 purpose: "--table",
@@ -542,11 +545,11 @@ mod tests {
         };
         let found =
             [("/usr/sbin/mysqld", "10.11.14-MariaDB-0+deb12u2"), ("/old/mysqld", "8.4.1"), ("/new/mysqld", "9.7.4")];
-        let taken = |flavor, backup| choose(flavor, &found, backup).unwrap().path;
-        assert_eq!(taken(Flavor::Mysql, "MySQL 9.7.1"), Path::new("/new/mysqld"));
-        assert_eq!(taken(Flavor::Mysql, "MySQL 9.8.0"), Path::new("/old/mysqld"), "it is refused with its version");
-        assert_eq!(taken(Flavor::Mariadb, "MariaDB 10.11.2"), Path::new("/usr/sbin/mysqld"));
-        let refused = |found: &[(&str, &str)]| choose(Flavor::Mysql, found, "MySQL 9.7.1").unwrap_err();
+        let taken = |dialect, backup| choose(dialect, &found, backup).unwrap().path;
+        assert_eq!(taken(Dialect::MySql, "MySQL 9.7.1"), Path::new("/new/mysqld"));
+        assert_eq!(taken(Dialect::MySql, "MySQL 9.8.0"), Path::new("/old/mysqld"), "it is refused with its version");
+        assert_eq!(taken(Dialect::MariaDb, "MariaDB 10.11.2"), Path::new("/usr/sbin/mysqld"));
+        let refused = |found: &[(&str, &str)]| choose(Dialect::MySql, found, "MySQL 9.7.1").unwrap_err();
         let error = refused(&found[..1]);
         assert_eq!(error.verdict().exit_code(), 2);
         let text = error.to_string();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 
+use super::Dialect;
 use crate::engine::{Identity, Stems};
 
 /// The port of MySQL and MariaDB where the URL names none.
@@ -22,15 +23,6 @@ const READ_TIMEOUT_MAX: u64 = 86_400;
 const FORM: &str = "write mysql://USER@HOST:PORT/?ssl-mode=required, or mysql://USER@/?socket=PATH";
 const PASSWORD_HINT: &str = "take it out of the URL, where `ps` and the shell's history show it; give it by --password-file, \
                              FULLBORE_PASSWORD or ~/.my.cnf";
-
-/// Which family of servers the URL's scheme names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flavor {
-    /// `mysql://`
-    Mysql,
-    /// `mariadb://`
-    Mariadb,
-}
 
 /// How the server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +86,7 @@ pub struct TlsOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerAddress {
     /// The scheme.
-    pub flavor: Flavor,
+    pub dialect: Dialect,
     /// Where it listens.
     pub endpoint: Endpoint,
     /// The account, if the URL names it.
@@ -110,10 +102,9 @@ pub struct ServerAddress {
 impl ServerAddress {
     /// Parses a URL. Errors never repeat it where it could hold a password.
     pub fn parse(url: &str) -> Result<Self> {
-        let (flavor, rest) = match url.split_once("://") {
-            Some(("mysql", rest)) => (Flavor::Mysql, rest),
-            Some(("mariadb", rest)) => (Flavor::Mariadb, rest),
-            _ => return Err(Error::usage("the database's URL", "it names no MySQL or MariaDB server", FORM)),
+        let named = url.split_once("://").and_then(|(scheme, rest)| Some((Dialect::named(scheme)?, rest)));
+        let Some((dialect, rest)) = named else {
+            return Err(Error::usage("the database's URL", "it names no MySQL or MariaDB server", FORM));
         };
         if url.len() > URL_MAX || rest.contains('#') || rest.chars().any(char::is_control) {
             return Err(wrong("it is too long, or holds `#` or control characters"));
@@ -135,7 +126,7 @@ impl ServerAddress {
         let (host, port) = host_and_port(place)?;
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
         let tls = TlsOptions::default();
-        let mut address = Self { flavor, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
+        let mut address = Self { dialect, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
         // The end of a password that holds a `?` is taken for options: of `mysql://u:12?34=5@h` nothing is repeated.
         let repeatable = !query.contains('@');
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -176,7 +167,7 @@ impl ServerAddress {
                 return Err(Error::usage("socket", "a socket is on this machine and has no host", hint));
             }
             "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value()?)?),
-            "datadir" if self.flavor == Flavor::Mariadb => self.datadir = Some(absolute(name, &value()?)?),
+            "datadir" if self.dialect == Dialect::MariaDb => self.datadir = Some(absolute(name, &value()?)?),
             "read-timeout" => {
                 let seconds = value()?.parse().ok().filter(|seconds| (1..=READ_TIMEOUT_MAX).contains(seconds));
                 let unknown = || Error::usage(name, "its value is no number of seconds from 1 to 86400", FORM);
@@ -186,7 +177,7 @@ impl ServerAddress {
                 return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
             }
             _ => {
-                let datadir = if self.flavor == Flavor::Mariadb { ", datadir" } else { "" };
+                let datadir = if self.dialect == Dialect::MariaDb { ", datadir" } else { "" };
                 let known =
                     format!("known are: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
                 let why = match repeatable && name.chars().all(|c| matches!(c, 'a'..='z' | '-' | '_')) {
@@ -201,10 +192,7 @@ impl ServerAddress {
 
     /// The server's name for people: `mysql://host:3306`, or the socket's path.
     pub fn name(&self) -> String {
-        let scheme = match self.flavor {
-            Flavor::Mysql => "mysql",
-            Flavor::Mariadb => "mariadb",
-        };
+        let scheme = self.dialect.name();
         match &self.endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
             Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}"),
@@ -311,7 +299,7 @@ mod tests {
             ServerAddress::parse("mysql://backup@db1.example:3307/?ssl-mode=verify-ca&ssl-ca=/etc/ca.pem").unwrap();
         assert_eq!(address.endpoint, tcp("db1.example", 3307));
         assert_eq!(address.user.as_deref(), Some("backup"));
-        assert_eq!((address.tls.mode, address.flavor), (TlsMode::VerifyCa, Flavor::Mysql));
+        assert_eq!((address.tls.mode, address.dialect), (TlsMode::VerifyCa, Dialect::MySql));
         assert_eq!(address.tls.authority, Some("/etc/ca.pem".into()));
         assert_eq!(ServerAddress::parse("mysql://").unwrap().endpoint, tcp("localhost", 3306));
         assert_eq!(ServerAddress::parse("mysql://u@[::1]:3308").unwrap().endpoint, tcp("::1", 3308));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fullbore_engines::mysql_family::innodb::Dialect;
+use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::innodb::page::Verdict;
 use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};

@@ -16,7 +16,7 @@ use super::lost::Owner;
 use super::stamp::Stamp;
 use super::work::{FileNumber, PIECE_UNIT};
 use crate::mariadb::redo::tail::read_full;
-use crate::mysql_family::innodb::Dialect;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::damage::DamagedPage;
 use crate::mysql_family::innodb::extents::{Extents, Layout};
 use crate::mysql_family::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};

@@ -188,7 +188,7 @@ mod tests {
     use crate::mariadb::redo::framing::seal;
     use crate::mariadb::redo::record::{put_record, put_varint};
     use crate::mariadb::redo::ring::Ring;
-    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::Dialect;
     use crate::mysql_family::innodb::page::PageFormat;
 
     fn owner(file: u32, space: u32) -> Owner {

@@ -6,7 +6,7 @@ use fullbore_core::Result;
 
 use super::LEAST_UNIT;
 use crate::mysql::clone::files::{CloneFile, FileId};
-use crate::mysql_family::innodb::Dialect;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::suspects::Judge;
 use crate::streams;
 

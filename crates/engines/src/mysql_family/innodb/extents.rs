@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::Dialect;
     use crate::mysql_family::innodb::fixtures;
     use crate::mysql_family::innodb::tablespace::Head;
 

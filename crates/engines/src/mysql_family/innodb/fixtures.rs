@@ -1,7 +1,7 @@
 //! Pages of real servers, for tests: page 0 and a page with rows of one tablespace each. `fixtures/make` made them.
 
-use super::Dialect;
 use super::page::{Verdict, Why};
+use crate::mysql_family::Dialect;
 
 pub struct Fixture {
     pub name: &'static str,

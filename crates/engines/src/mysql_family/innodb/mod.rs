@@ -14,12 +14,3 @@ pub mod zeros;
 mod bytes;
 #[cfg(test)]
 pub(crate) mod fixtures;
-
-/// Whose variant of the format: the two have gone apart since MySQL 5.7 and MariaDB 10.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// MariaDB 10.x and later.
-    MariaDb,
-    /// MySQL 5.7 and later.
-    MySql,
-}

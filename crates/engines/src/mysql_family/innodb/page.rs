@@ -5,8 +5,8 @@
 
 use fullbore_core::checksum::{Crc32c, crc32c, is_zero};
 
-use super::Dialect;
 use super::bytes::{u16_at, u32_at};
+use crate::mysql_family::Dialect;
 
 /// Where the numbers of a page's header stand, in bytes from its start.
 pub const CHECKSUM_AT: usize = 0;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Dialect;
 use super::page::{Fault, PageFormat, Verdict};
+use crate::mysql_family::Dialect;
 
 /// Pages suspected at once, at most: a database with more is named as damaged anyway.
 const SUSPECTS_MAX: usize = 1 << 16;

@@ -1,9 +1,9 @@
 //! A tablespace's head: what page 0 says about the whole file.
 
-use super::Dialect;
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::extents::Layout;
 use super::page::{BadFlags, DATA_AT, LSN_AT, NUMBER_AT, PAGE_SIZE_MIN, PageFormat, SPACE_AT};
+use crate::mysql_family::Dialect;
 
 /// Where the numbers of page 0 stand, in bytes from its start.
 const SPACE_AGAIN_AT: usize = DATA_AT;

@@ -7,10 +7,11 @@ use fullbore_core::media::ManifestStream;
 use fullbore_core::unpack::Target;
 use serde_json::{Value, json};
 
+use super::damage;
 use super::page::PageFormat;
 use super::suspects::{Judge, Suspect, Suspects};
-use super::{Dialect, damage};
 use crate::engine::{PageCheck, PageEngine};
+use crate::mysql_family::Dialect;
 
 /// How many of them are named.
 const NAMED_MAX: usize = 10;

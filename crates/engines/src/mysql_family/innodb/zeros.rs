@@ -222,7 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mysql_family::innodb::Dialect;
+    use crate::mysql_family::Dialect;
     use crate::mysql_family::innodb::extents::table_for_tests;
     use crate::mysql_family::innodb::page::seal_full_crc32;
 

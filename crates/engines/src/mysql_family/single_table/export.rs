@@ -13,10 +13,10 @@ use fullbore_core::{Error, Result};
 
 use super::statements::{Definition, Partition, statements};
 use super::{Selection, TableName, WantedTable, file_name, missing_files};
+use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::start_check::{Running, ServerProgram, fault_of_table};
-use crate::mysql_family::url::Flavor;
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -98,7 +98,7 @@ impl Export<'_> {
     /// A server that has recovered. A MySQL passes over missing tablespaces also without being told, and then rolls back what was not
     /// committed at once: told so, it cannot write down GTIDs.
     fn recovered(&self, halt: &Halt) -> Result<(Running, Connection)> {
-        if self.program.flavor == Flavor::Mysql {
+        if self.program.dialect == Dialect::MySql {
             let mut server = Running::start(self.program, self.data, self.position, self.options)?;
             if let Ok(connection) = server.wait_until_ready(halt) {
                 return Ok((server, connection));
@@ -155,7 +155,7 @@ impl Export<'_> {
             partitions.push(Partition::of(table, partition, subpartition.as_deref()));
         }
         Ok(Definition {
-            flavor: self.program.flavor,
+            dialect: self.program.dialect,
             version: self.program.version.clone(),
             origin: self.origin.to_owned(),
             name: name.clone(),

@@ -22,6 +22,7 @@ use serde_json::json;
 pub use selection::{Selection, WantedTable};
 
 use crate::mariadb::undo_length;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
 
 /// Bytes in the name of a database or of a table: 64 characters.
@@ -98,7 +99,12 @@ const IS_ENCRYPTED: u64 = 1 << 13;
 ///
 /// # Errors
 /// A table of the source stands outside of its data directory, and is there: the server would open it.
-pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, streams: &[ManifestStream]) -> Result<()> {
+pub fn prepare(
+    dialect: Dialect,
+    directory: &Path,
+    position: &serde_json::Value,
+    streams: &[ManifestStream],
+) -> Result<()> {
     let all = position["outside_the_data_directory"].as_array();
     for entry in all.into_iter().flatten() {
         let Some(was) = entry["was"].as_str() else { continue };
@@ -116,10 +122,10 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, str
     for stream in streams.iter().filter(|stream| stream.name.contains('/')) {
         folders.extend(relative_path(&stream.name)?.parent().map(Path::to_owned));
     }
-    if engine == "mariadb" {
+    if dialect == Dialect::MariaDb {
         undo_length::make_long_enough(directory, position)?;
     }
-    if engine == "mysql" {
+    if dialect == Dialect::MySql {
         // Without it: "System schema directory does not exist".
         folders.insert("mysql".into());
     }
@@ -130,7 +136,7 @@ pub fn prepare(engine: &str, directory: &Path, position: &serde_json::Value, str
         let flags = stream.detail.as_ref().and_then(|detail| detail.value()["fsp_flags"].as_u64());
         flags.is_some_and(|flags| flags & IS_ENCRYPTED != 0)
     };
-    if engine == "mysql" && streams.iter().any(is_encrypted) {
+    if dialect == Dialect::MySql && streams.iter().any(is_encrypted) {
         give_keyring(directory)?;
     }
     Ok(())
@@ -182,10 +188,10 @@ mod tests {
         let (root, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let was = far.path().join("remote.ibd").display().to_string();
         let position = serde_json::json!({ "outside_the_data_directory": [{ "path": "shop/remote.ibd", "was": was }] });
-        prepare("mysql", root.path(), &position, &[]).unwrap();
+        prepare(Dialect::MySql, root.path(), &position, &[]).unwrap();
         assert!(root.path().join("mysql").is_dir());
         fs::write(&was, "x").unwrap();
-        let error = prepare("mariadb", root.path(), &position, &[]).unwrap_err().to_string();
+        let error = prepare(Dialect::MariaDb, root.path(), &position, &[]).unwrap_err().to_string();
         assert!(error.contains("remote.ibd") && error.contains("would open it"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use fullbore_core::{Error, Result};
 
 use super::TableName;
 use super::file_name::{decode, encode};
+use crate::mysql_family::Dialect;
 
 /// How many tables with a similar name an error names.
 const NEAR_MAX: usize = 5;
@@ -66,12 +67,12 @@ impl<'a> TableFile<'a> {
 }
 
 impl Selection {
-    /// The files that these tables of a set of `engine` need; `position` is what the backup says of itself.
+    /// The files that these tables of a set need; `position` is what the backup says of itself.
     ///
     /// # Errors
     /// A table that the set does not have, or that cannot be taken out: the error names it.
     pub fn of(
-        engine: &str,
+        dialect: Dialect,
         streams: &[ManifestStream],
         position: &serde_json::Value,
         wanted: &[TableName],
@@ -96,7 +97,7 @@ impl Selection {
             spaces.sort();
             if spaces.is_empty() {
                 refuse_far(&name, position)?;
-                return Err(not_there(&name, &mine, &files, engine));
+                return Err(not_there(&name, &mine, &files, dialect));
             }
             refuse_outside(&name, &spaces, position)?;
             let definition = mine.iter().find(|file| file.ending == "frm").map(|file| file.path.to_owned());
@@ -107,7 +108,7 @@ impl Selection {
             selection.needed.extend(belonging.map(|file| file.path.to_owned()));
             selection.tables.push(WantedTable { name, spaces, definition });
         }
-        let server = streams.iter().filter(|stream| is_of_server(engine, &stream.name));
+        let server = streams.iter().filter(|stream| is_of_server(dialect, &stream.name));
         selection.needed.extend(server.map(|stream| stream.name.clone()));
         Ok(selection)
     }
@@ -119,14 +120,16 @@ impl Selection {
 }
 
 /// What the server needs to start and to recover: the system tablespace, undo, redo, the dictionary.
-fn is_of_server(engine: &str, path: &str) -> bool {
-    match (engine, path.split_once('/')) {
+fn is_of_server(dialect: Dialect, path: &str) -> bool {
+    match (dialect, path.split_once('/')) {
         (_, None) if path.is_empty() => false,
         // What else ends like this is a tablespace that somebody made for tables.
-        ("mysql", None) => !path.ends_with(".ibd") || path == "mysql.ibd",
-        ("mysql", Some((folder, _))) => folder == "#innodb_redo" || (folder == "#outside" && !path.ends_with(".ibd")),
-        (_, None) => true,
-        (_, Some((folder, _))) => folder == "mysql",
+        (Dialect::MySql, None) => !path.ends_with(".ibd") || path == "mysql.ibd",
+        (Dialect::MySql, Some((folder, _))) => {
+            folder == "#innodb_redo" || (folder == "#outside" && !path.ends_with(".ibd"))
+        }
+        (Dialect::MariaDb, None) => true,
+        (Dialect::MariaDb, Some((folder, _))) => folder == "mysql",
     }
 }
 
@@ -162,7 +165,7 @@ fn refuse_far(name: &TableName, position: &serde_json::Value) -> Result<()> {
     ))
 }
 
-fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], engine: &str) -> Error {
+fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], dialect: Dialect) -> Error {
     let thing = format!("table {name}");
     let whole = "restore the whole directory, without --table";
     let other = mine.iter().find_map(|file| OTHER_ENGINES.iter().find(|(ending, _)| *ending == file.ending));
@@ -179,11 +182,11 @@ fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], engine:
     } else {
         format!("it has {}; `fullbore inspect files` lists all files of the set", near.join(", "))
     };
-    let why = match engine {
-        "mysql" => {
+    let why = match dialect {
+        Dialect::MySql => {
             "the backup has no tablespace of it (views, tables of other engines and those in a general tablespace have none)"
         }
-        _ => "the backup has no such table",
+        Dialect::MariaDb => "the backup has no such table",
     };
     Error::refused(thing, why, hint)
 }
@@ -247,8 +250,8 @@ mod tests {
         names.iter().enumerate().map(stream).collect()
     }
 
-    fn select(engine: &str, names: &[&str], wanted: &str) -> Result<Vec<String>> {
-        let selection = Selection::of(engine, &set(names), &json!({}), &[TableName::parse(wanted).unwrap()])?;
+    fn select(dialect: Dialect, names: &[&str], wanted: &str) -> Result<Vec<String>> {
+        let selection = Selection::of(dialect, &set(names), &json!({}), &[TableName::parse(wanted).unwrap()])?;
         Ok(names.iter().filter(|name| selection.needs(name)).map(|name| (*name).to_owned()).collect())
     }
 
@@ -277,10 +280,10 @@ mod tests {
             let more = [more, &["shop/fts_0000000000000431_config.ibd", "#outside/u/undo_003.ibu"]].concat();
             server.iter().chain(&more).map(|name| (*name).to_owned()).collect()
         };
-        assert_eq!(select("mysql", &names, "shop.item").unwrap(), with(&["shop/item.ibd"]));
-        assert_eq!(select("mysql", &names, "shop.t x").unwrap(), with(&["shop/t@0020x.ibd"]));
+        assert_eq!(select(Dialect::MySql, &names, "shop.item").unwrap(), with(&["shop/item.ibd"]));
+        assert_eq!(select(Dialect::MySql, &names, "shop.t x").unwrap(), with(&["shop/t@0020x.ibd"]));
         let parts = with(&["shop/parts#p#p0.ibd", "shop/parts#p#p1#sp#x.ibd"]);
-        assert_eq!(select("mysql", &names, "shop.parts").unwrap(), parts);
+        assert_eq!(select(Dialect::MySql, &names, "shop.parts").unwrap(), parts);
     }
 
     #[test]
@@ -303,11 +306,11 @@ mod tests {
             "shop/old.MYI",
             "shop/old.MYD",
         ];
-        assert_eq!(select("mariadb", &names, "shop.item").unwrap(), names[..9]);
+        assert_eq!(select(Dialect::MariaDb, &names, "shop.item").unwrap(), names[..9]);
         let mut parts = names[..7].to_vec();
         parts.extend(["shop/parts.frm", "shop/parts.par", "shop/parts#P#p0.ibd"]);
-        assert_eq!(select("mariadb", &names, "shop.parts").unwrap(), parts);
-        let refused = |wanted| select("mariadb", &names, wanted).unwrap_err().to_string();
+        assert_eq!(select(Dialect::MariaDb, &names, "shop.parts").unwrap(), parts);
+        let refused = |wanted| select(Dialect::MariaDb, &names, wanted).unwrap_err().to_string();
         assert!(refused("shop.old").contains("a table of MyISAM"));
         assert!(refused("shop.seen").contains("it is a view"));
         let error = refused("shop.itme");
@@ -321,12 +324,12 @@ mod tests {
         let position = json!({ "lower_case_table_names": 1,
             "outside_the_data_directory": [{ "path": "shop/far.ibd", "was": "/far/shop/far.ibd" }] });
         let streams = set(&["ibdata1", "shop/item.ibd", "shop/far.ibd"]);
-        let of = |name| Selection::of("mysql", &streams, &position, &[TableName::parse(name).unwrap()]);
+        let of = |name| Selection::of(Dialect::MySql, &streams, &position, &[TableName::parse(name).unwrap()]);
         assert_eq!(of("Shop.ITEM").unwrap().tables[0].name.to_string(), "shop.item");
         assert!(of("shop.far").unwrap_err().to_string().contains("/far/shop/far.ibd"));
         let position = json!({ "outside_the_data_directory": [{ "path": "#outside/far/shop/far.ibd", "was": "/far/shop/far.ibd" }] });
         let streams = set(&["ibdata1", "#outside/far/shop/far.ibd"]);
-        let far = Selection::of("mysql", &streams, &position, &[TableName::parse("shop.far").unwrap()]);
+        let far = Selection::of(Dialect::MySql, &streams, &position, &[TableName::parse("shop.far").unwrap()]);
         assert!(far.unwrap_err().to_string().contains("DATA DIRECTORY of its own (/far/shop/far.ibd)"));
     }
 

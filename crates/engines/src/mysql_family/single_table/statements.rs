@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::{TableName, WantedTable, file_name};
+use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
-use crate::mysql_family::url::Flavor;
 
 /// What the statements are made from.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
-    pub flavor: Flavor,
+    pub dialect: Dialect,
     /// The server that the table was taken out with.
     pub version: String,
     /// What the backup is called.
@@ -58,7 +58,7 @@ pub(super) fn statements(definition: &Definition) -> String {
         "-- {}\n-- Taken out of {} by {} {}.\n",
         one_line(&definition.name.to_string()),
         one_line(&definition.origin),
-        if definition.flavor == Flavor::Mysql { "MySQL" } else { "MariaDB" },
+        definition.dialect.title(),
         definition.version
     );
     text.push_str(
@@ -71,9 +71,9 @@ pub(super) fn statements(definition: &Definition) -> String {
         "SET NAMES utf8mb4;\nSET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION', SESSION foreign_key_checks = 0;\n",
     );
     let _ = writeln!(text, "{};", definition.create.trim_end_matches(';'));
-    match (definition.flavor, &definition.partitions[..]) {
-        (Flavor::Mariadb, partitions @ [_, ..]) => exchanged(definition, partitions, &mut text),
-        (flavor, partitions) => imported(definition, flavor, !partitions.is_empty(), &mut text),
+    match (definition.dialect, &definition.partitions[..]) {
+        (Dialect::MariaDb, partitions @ [_, ..]) => exchanged(definition, partitions, &mut text),
+        (dialect, partitions) => imported(definition, dialect, !partitions.is_empty(), &mut text),
     }
     text
 }
@@ -120,9 +120,9 @@ fn notes(definition: &Definition, text: &mut String) {
 }
 
 /// One tablespace, or in MySQL one for each partition.
-fn imported(definition: &Definition, flavor: Flavor, has_partitions: bool, text: &mut String) {
+fn imported(definition: &Definition, dialect: Dialect, has_partitions: bool, text: &mut String) {
     let name = quoted(&definition.name.table);
-    let which = if has_partitions && flavor == Flavor::Mysql { " PARTITION ALL" } else { "" };
+    let which = if has_partitions && dialect == Dialect::MySql { " PARTITION ALL" } else { "" };
     let _ = writeln!(text, "ALTER TABLE {name} DISCARD{which} TABLESPACE;");
     text.push_str("\n-- 2. Copy these files into the folder of that database in the server's data directory, and give them to the server's user:\n");
     for file in definition.files.iter().filter(|file| is_for_import(file)) {
@@ -172,12 +172,12 @@ fn is_for_import(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn definition(flavor: Flavor, create: &str) -> Definition {
+    fn definition(dialect: Dialect, create: &str) -> Definition {
         let name = TableName { schema: "shop".into(), table: "t x".into() };
         let spaces = vec!["shop/t@0020x#P#p0.ibd".into(), "shop/t@0020x#P#p1.ibd".into()];
         let table = WantedTable { name: name.clone(), spaces, definition: None };
         Definition {
-            flavor,
+            dialect,
             version: "9.7.4".into(),
             origin: "backup set\n1".into(),
             name,
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_table_is_made_discarded_copied_and_imported_in_this_order() {
         let text =
-            statements(&definition(Flavor::Mysql, "CREATE TABLE `t x` (id INT, FOREIGN KEY (id) REFERENCES b (id))"));
+            statements(&definition(Dialect::MySql, "CREATE TABLE `t x` (id INT, FOREIGN KEY (id) REFERENCES b (id))"));
         let places: Vec<usize> = [
             "foreign keys",
             "CREATE TABLE `t x`",
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn partitions_are_imported_together_by_mysql_and_exchanged_one_by_one_by_mariadb() {
-        let mut mysql = definition(Flavor::Mysql, "CREATE TABLE `t x` (id INT) PARTITION BY HASH (id)");
+        let mut mysql = definition(Dialect::MySql, "CREATE TABLE `t x` (id INT) PARTITION BY HASH (id)");
         mysql.partitions = vec![Partition::of(&mysql.table, "p0", None), Partition::of(&mysql.table, "p1", None)];
         assert!(statements(&mysql).contains("IMPORT PARTITION ALL TABLESPACE"));
-        let mut mariadb = Definition { flavor: Flavor::Mariadb, ..mysql };
+        let mut mariadb = Definition { dialect: Dialect::MariaDb, ..mysql };
         mariadb.files = vec!["shop/t@0020x#P#p0.cfg".into(), "shop/t@0020x#P#p1.ibd".into()];
         let text = statements(&mariadb);
         assert!(text.contains("--    shop/t@0020x#P#p1.ibd -> import_2.ibd"), "{text}");
