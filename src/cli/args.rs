@@ -8,7 +8,7 @@ use fullbore::config::Config;
 use fullbore::job::reading::Reading;
 
 use super::advise::GoalFlags;
-use super::engine_flags::EngineFlags;
+use super::engine_flags::BackupFlags;
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 use super::tuning::{BackupTuning, Tuning};
 
@@ -200,7 +200,7 @@ pub struct Backup {
     pub password_file: Option<PathBuf>,
     /// The flags of single engines.
     #[command(flatten)]
-    pub flags: EngineFlags,
+    pub flags: BackupFlags,
     /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,

@@ -9,8 +9,7 @@ pub(super) const LEAST_DEVIATION: f64 = 0.01;
 pub(super) const MOST_DEVIATION: f64 = 1.0;
 /// So many distances tell a deviation. Fewer may agree by chance, or hold one round in which the disk stalled.
 const ENOUGH: usize = 5;
-/// The deviation where nothing was repeated often enough. Rounds of one cell on a shared virtual machine differ by so much
-/// (`bench/results/foresee-local-2026-11-25.md`).
+/// The deviation where nothing was repeated often enough: an assumption. It is about what the disks of one shared virtual machine had.
 const UNREPEATED: f64 = 0.15;
 /// The standard deviation of a normal distribution, as a multiple of the median distance from its middle.
 const OF_NORMAL: f64 = 1.4826;

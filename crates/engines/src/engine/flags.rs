@@ -1,6 +1,6 @@
 //! Flags of one engine, such as `--install-clone-plugin` of MySQL. The engine names them, explains them, and asks for them.
 
-/// A flag that one engine has. It takes no value.
+/// A flag of a single engine. The flag takes no value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EngineFlag {
     /// Its name without the dashes, such as `keep-free-pages`.

@@ -27,11 +27,11 @@ pub struct MariaDb;
 
 impl Engine for MariaDb {
     fn name(&self) -> &'static str {
-        "mariadb"
+        Dialect::MariaDb.name()
     }
 
     fn title(&self) -> &'static str {
-        "MariaDB"
+        Dialect::MariaDb.title()
     }
 
     fn identity(&self, url: &str) -> Identity {

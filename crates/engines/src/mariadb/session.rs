@@ -17,6 +17,7 @@ use super::hot_copy::{
 };
 use super::preflight;
 use crate::mysql::preflight::Channel;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage;
@@ -150,7 +151,7 @@ fn sizes(listing: Listing) -> Vec<(PathBuf, u64)> {
 
 impl Session for MariadbSession {
     fn engine(&self) -> &'static str {
-        "mariadb"
+        Dialect::MariaDb.name()
     }
 
     fn source(&self) -> &dyn Source {

@@ -37,11 +37,11 @@ pub struct MySql;
 
 impl Engine for MySql {
     fn name(&self) -> &'static str {
-        "mysql"
+        Dialect::MySql.name()
     }
 
     fn title(&self) -> &'static str {
-        "MySQL"
+        Dialect::MySql.title()
     }
 
     fn identity(&self, url: &str) -> Identity {

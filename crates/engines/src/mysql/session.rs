@@ -32,6 +32,7 @@ use super::redo_copy::{self, RedoCopy};
 use super::redo_position;
 use super::restore;
 use super::standstill::Standstill;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage::{self, DamagedPage};
@@ -397,7 +398,7 @@ impl Drop for CloneSession {
 
 impl Session for CloneSession {
     fn engine(&self) -> &'static str {
-        "mysql"
+        Dialect::MySql.name()
     }
 
     fn source(&self) -> &dyn Source {

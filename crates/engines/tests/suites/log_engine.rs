@@ -1,6 +1,6 @@
 //! What every engine with log backups keeps. An engine implements [`LogEngineUnderTest`] on a real database and calls [`log_engine_conforms`].
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,6 +10,7 @@ use fullbore_core::media::{EngineValue, LogRange, Position, SetKind};
 use fullbore_engines::engine::{AppliedLog, SetEnd, UnpackedLog};
 use fullbore_engines::{LogEngine, Options, Session};
 use serde_json::{Value, json};
+use tempfile::{NamedTempFile, TempPath};
 
 /// An engine with a database that the suite changes and backs up.
 pub trait LogEngineUnderTest {
@@ -34,7 +35,7 @@ pub trait LogEngineUnderTest {
     /// Commits something, and takes away the log that has it.
     fn lose_log(&mut self);
 
-    /// Takes back everything behind `back_to`, and goes on from there in a new history. False: the engine has no such thing.
+    /// Removes every commit after `back_to`, and starts a new history there. Returns false if the engine cannot do this.
     fn fail_over(&mut self, back_to: &SetEnd) -> bool {
         let _ = back_to;
         false
@@ -110,18 +111,17 @@ impl Stored {
     }
 }
 
-/// A full in a file of its own, and where it ends.
-fn full(test: &mut impl LogEngineUnderTest, folder: &Path) -> (std::path::PathBuf, SetEnd) {
-    let copy = folder.join(format!("copy-{}", fs::read_dir(folder).unwrap().count()));
+/// A full in a temporary file, and where it ends.
+fn full(test: &mut impl LogEngineUnderTest) -> (TempPath, SetEnd) {
+    let copy = NamedTempFile::new().unwrap().into_temp_path();
     let position = test.full(&copy);
     let end = test.engine().end(&position).unwrap();
     (copy, end)
 }
 
 fn log_sets_lead_from_a_full_to_now(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (copy, mut stands) = full(&mut test, folder.path());
+    let (copy, mut stands) = full(&mut test);
     let mut before: Option<LogRange> = None;
     for commits in [1, 5, 2] {
         (0..commits).for_each(|_| test.commit());
@@ -140,30 +140,27 @@ fn log_sets_lead_from_a_full_to_now(mut test: impl LogEngineUnderTest) {
 }
 
 fn where_nothing_was_committed_there_is_no_set(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, end) = full(&mut test, folder.path());
+    let (_, end) = full(&mut test);
     let (taken, session) = test.engine().open(&test.url(), &[end], &Options::default()).unwrap();
     assert!(taken == 0 && session.is_none());
 }
 
 fn a_lost_log_is_an_error_and_another_base_is_taken(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, old) = full(&mut test, folder.path());
+    let (_, old) = full(&mut test);
     test.lose_log();
     let open = |test: &dyn LogEngineUnderTest, bases: &[SetEnd]| {
         test.engine().open(&test.url(), bases, &Options::default()).map(|(taken, session)| (taken, session.is_some()))
     };
     assert!(open(&test, std::slice::from_ref(&old)).is_err(), "commits are in no log, and nobody says so");
     assert!(open(&test, &[]).is_err());
-    let (_, new) = full(&mut test, folder.path());
+    let (_, new) = full(&mut test);
     test.commit();
     assert_eq!(open(&test, &[old, new]).unwrap(), (1, true));
 }
 
 fn a_set_is_applied_to_its_predecessor_only(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (copy, end) = full(&mut test, folder.path());
+    let (copy, end) = full(&mut test);
     test.commit();
     let first = Stored::next(&test, &end);
     test.commit();
@@ -177,9 +174,8 @@ fn a_set_is_applied_to_its_predecessor_only(mut test: impl LogEngineUnderTest) {
 }
 
 fn a_set_is_applied_up_to_a_time(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (copy, end) = full(&mut test, folder.path());
+    let (copy, end) = full(&mut test);
     let before = test.content();
     test.commit();
     let set = Stored::next(&test, &end);
@@ -193,9 +189,8 @@ fn a_set_is_applied_up_to_a_time(mut test: impl LogEngineUnderTest) {
 }
 
 fn a_follower_gives_every_commit_once(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (copy, end) = full(&mut test, folder.path());
+    let (copy, end) = full(&mut test);
     let mut follower = engine.follow(&test.url(), &Options::default()).unwrap();
     assert_eq!(follower.join(std::slice::from_ref(&end)).unwrap(), 0);
     assert!(follower.next_set().unwrap().is_none() && !follower.has_news().unwrap());
@@ -226,9 +221,8 @@ fn a_follower_gives_every_commit_once(mut test: impl LogEngineUnderTest) {
 }
 
 fn after_a_fail_over_the_log_continues_what_both_histories_have(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (copy, end) = full(&mut test, folder.path());
+    let (copy, end) = full(&mut test);
     test.commit();
     let kept = Stored::next(&test, &end);
     test.commit();
@@ -252,9 +246,8 @@ fn after_a_fail_over_the_log_continues_what_both_histories_have(mut test: impl L
 
 /// Media may say anything.
 fn positions_that_make_no_sense_are_refused(mut test: impl LogEngineUnderTest) {
-    let folder = tempfile::tempdir().unwrap();
     let engine = test.engine();
-    let (_, end) = full(&mut test, folder.path());
+    let (_, end) = full(&mut test);
     test.commit();
     let set = Stored::next(&test, &end);
     assert!(engine.end(&json!("nonsense")).is_err() && engine.end(&json!(null)).is_err());

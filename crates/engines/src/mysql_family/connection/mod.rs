@@ -210,7 +210,7 @@ fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
     let begun = packets.begin()?;
     if begun.is_longer_than(LOGIN_PACKET_MAX) {
         // The length is the first word of another protocol, such as HTTP.
-        return Err(no_greeting(packets, &begun.header(packets.last_sequence())));
+        return Err(no_greeting(packets, &packets.header_of(begun)));
     }
     let payload = packets.read_rest(begun, LOGIN_PACKET_MAX)?;
     if let Some((0xFF, body)) = payload.split_first() {

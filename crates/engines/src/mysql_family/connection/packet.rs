@@ -41,12 +41,6 @@ impl Payload {
     pub fn is_longer_than(&self, limit: usize) -> bool {
         self.left > limit
     }
-
-    /// The header that its first packet had, of which nothing was read yet.
-    pub fn header(&self, sequence: u8) -> [u8; 4] {
-        let [one, two, three, ..] = self.left.to_le_bytes();
-        [one, two, three, sequence]
-    }
 }
 
 impl PacketStream {
@@ -86,9 +80,10 @@ impl PacketStream {
         Ok(Payload { left, more: left == PACKET_MAX })
     }
 
-    /// The sequence number of the packet that was begun last.
-    pub fn last_sequence(&self) -> u8 {
-        self.sequence.wrapping_sub(1)
+    /// The header of a payload that was begun just now.
+    pub fn header_of(&self, begun: Payload) -> [u8; 4] {
+        let [one, two, three, ..] = begun.left.to_le_bytes();
+        [one, two, three, self.sequence.wrapping_sub(1)]
     }
 
     /// Reads exactly as many bytes of the payload as `buffer` has; an error if it has fewer.
