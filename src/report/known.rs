@@ -174,7 +174,7 @@ mod tests {
             streams: 1,
             direct: true,
         };
-        let round = Round { bytes: 100_000_000, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+        let round = Round::of(100_000_000, 1.0);
         let cells = vec![Cell { shape, rounds: vec![round; 2] }];
         Place { path: path.display().to_string(), used: Use::Write, device: Some(device), bytes: 1, cells }
     }

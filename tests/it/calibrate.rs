@@ -34,6 +34,8 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     let made = stored(&world, "default");
     assert_eq!(made.places.iter().map(|place| place.used).collect::<Vec<_>>(), [Use::Read, Use::Write, Use::Write]);
     assert_eq!(made.together.len(), 2);
+    assert_eq!(made.places[2].cells.len(), 2, "most ways of a file system are measured once");
+    ended.says(&["is in the file system of an earlier --write: what was measured of one counts for both"]);
     for place in &made.places {
         let has = |way, order| place.cells.iter().any(|cell| (cell.shape.way, cell.shape.order) == (way, order));
         assert!(has(Way::Read, Order::Sequential), "{}", place.path);

@@ -234,7 +234,7 @@ mod tests {
         let cell = |direct: bool, (queue_depth, streams): (u64, u64), mib: u64| {
             let shape =
                 Shape { way: Way::Read, order: Order::Sequential, block_bytes: 1 << 20, queue_depth, streams, direct };
-            let round = Round { bytes: mib << 20, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+            let round = Round::of(mib << 20, 1.0);
             Cell { shape, rounds: vec![round] }
         };
         let cells = vec![

@@ -154,8 +154,9 @@ fn side_by_side(counted: &[Counted]) -> Option<Round> {
     let rate: f64 = counted.iter().map(|stream| stream.bytes as f64 / stream.seconds.max(LEAST_SECONDS)).sum();
     let sync = counted.iter().map(|stream| stream.sync_seconds).fold(0.0, f64::max);
     let cpu_seconds = counted.iter().map(|stream| stream.cpu_seconds).sum();
-    let seconds = bytes as f64 / rate;
-    (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
+    let moving: f64 = counted.iter().map(|stream| stream.bytes as f64 / stream.moving_seconds.max(LEAST_SECONDS)).sum();
+    let (seconds, moving_seconds) = (bytes as f64 / rate, Some(bytes as f64 / moving).filter(|_| sync > 0.0));
+    (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds, moving_seconds })
 }
 
 /// All streams or threads as one round, from the first's start to the last's end.
@@ -166,7 +167,8 @@ pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
     let bytes = moved.iter().map(|moved| moved.bytes).sum();
     let seconds = (ended - begun).max(Duration::from_micros(1)).as_secs_f64();
     let cpu_seconds = moved.iter().map(|moved| moved.cpu_seconds).sum();
-    (bytes > 0).then_some(Round { bytes, seconds, sync_seconds: sync.min(seconds), cpu_seconds })
+    let sync_seconds = sync.min(seconds);
+    (bytes > 0).then_some(Round { bytes, seconds, sync_seconds, cpu_seconds, moving_seconds: None })
 }
 
 /// Reads from one place and writes to another at once, `written_per_read` bytes for each byte that is read.

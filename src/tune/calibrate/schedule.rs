@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::codec::Compression;
 use fullbore_core::{Error, Result};
 
-use super::disk::{Disk, both};
+use super::disk::both;
 use super::pace::Pace;
 use super::places::{self, Medium};
 use super::probe_file::ProbeFile;
@@ -219,10 +219,10 @@ impl<'a> Run<'a> {
         for (at, medium) in self.media.iter().enumerate() {
             let mut ways = Vec::new();
             for (rank, shape) in medium.coarse(self.profile.places[at].used).into_iter().enumerate() {
-                if ways.contains(&shape.way) {
-                    rest.push((rank, Probe::Cell(at, shape)));
-                } else {
+                if !ways.contains(&shape.way) {
                     probes.push(Probe::Cell(at, shape));
+                } else if !self.is_told_by_another(at) {
+                    rest.push((rank, Probe::Cell(at, shape)));
                 }
                 ways.push(shape.way);
             }
@@ -237,6 +237,8 @@ impl<'a> Run<'a> {
                 let probe = Probe::Both(self.profile.together.len());
                 if way == usual {
                     probes.push(probe);
+                } else if self.is_told_by_another(written) {
+                    continue;
                 } else {
                     rest.push((RANK_OF_SMALL, probe));
                 }
@@ -269,6 +271,13 @@ impl<'a> Run<'a> {
         }
         probes.push(Probe::HandOver);
         (probes, rest.into_iter().map(|(_, probe)| probe).collect())
+    }
+
+    /// Whether an earlier `--write` place is on the same file system. Its cells count for this place as well (`profile/path.rs`), so that of this one the
+    /// usual way in each direction is enough: the time is better spent on ways that were not measured at all.
+    fn is_told_by_another(&self, at: usize) -> bool {
+        let places = &self.profile.places;
+        places[..at].iter().any(|other| other.shares_cells(&places[at]))
     }
 
     /// Tiny jobs into each place that is written, of a database in it, or else in the first directory that is written.
@@ -304,6 +313,9 @@ impl<'a> Run<'a> {
     fn around(&self) -> Vec<Probe> {
         let mut probes = Vec::new();
         for (at, medium) in self.media.iter().enumerate() {
+            if self.is_told_by_another(at) {
+                continue;
+            }
             let cells = &self.profile.places[at].cells;
             let shapes = match medium {
                 Medium::Disk(disk) => {
@@ -324,16 +336,15 @@ impl<'a> Run<'a> {
                     Medium::Disk(disk) => disk.round(&shape, pace)?,
                     Medium::Store(store) => store.round(&shape, pace)?,
                 };
-                let cells = &mut profile.places[at].cells;
-                match (cells.iter_mut().find(|cell| cell.shape == shape), round) {
-                    (Some(cell), round) => cell.rounds.extend(round),
-                    (None, round) => cells.push(Cell { shape, rounds: round.into_iter().collect() }),
-                }
+                add_rounds(&mut profile.places[at].cells, shape, round);
             }
             Probe::Both(pair) => {
                 let pair = &mut profile.together[pair];
-                let made = measure_both(media, pair, pace)?;
+                let (alone, made) = measure_both(media, pair, pace)?;
                 pair.rounds.extend(made);
+                for (at, (shape, round)) in [pair.read, pair.written].into_iter().zip(alone) {
+                    add_rounds(&mut profile.places[at].cells, shape, round);
+                }
             }
             Probe::Codec(codec, cell) => {
                 let (cell, packed) = (&mut profile.codecs[cell], &packed[codec]);
@@ -363,7 +374,14 @@ impl<'a> Run<'a> {
     }
 
     fn note_what_may_mislead(&mut self) {
+        let told = (0..self.profile.places.len()).filter(|at| self.is_told_by_another(*at));
+        let same_disk = |at: usize| {
+            let path = &self.profile.places[at].path;
+            format!("`{path}` is in the file system of an earlier --write: what was measured of one counts for both")
+        };
+        let told: Vec<String> = told.map(same_disk).collect();
         let notes = &mut self.profile.notes;
+        notes.extend(told);
         for place in self.profile.places.iter().filter(|place| place.used == Use::Read && place.device.is_some()) {
             if place.bytes < SHORT {
                 let size = show_bytes(place.bytes);
@@ -403,22 +421,35 @@ fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
     }
 }
 
-/// Each direction alone, and then both.
-fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<Option<BothRound>> {
+/// Adds what was measured of one way. A way that nothing was measured of is a cell without rounds.
+fn add_rounds(cells: &mut Vec<Cell>, shape: Shape, rounds: impl IntoIterator<Item = Round>) {
+    match cells.iter_mut().find(|cell| cell.shape == shape) {
+        Some(cell) => cell.rounds.extend(rounds),
+        None => cells.push(Cell { shape, rounds: rounds.into_iter().collect() }),
+    }
+}
+
+/// One round of a way to use a place.
+type Alone = (Shape, Option<Round>);
+
+/// Each direction alone, which are rounds like any other, and then both.
+fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<([Alone; 2], Option<BothRound>)> {
     let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([pair.read, pair.written]) else {
         return Err(Error::refused("calibration", "one place was to be read and written at once", ""));
     };
     let reads = usual(Way::Read, from.is_direct(), pair.block_bytes);
     let writes = usual(Way::Write, to.is_direct(), pair.block_bytes);
-    let alone =
-        |disk: &mut Disk, shape: &Shape| Ok::<_, Error>(disk.round(shape, pace)?.map(|round: Round| round.rate()));
-    let (Some(read_alone), Some(written_alone)) = (alone(from, &reads)?, alone(to, &writes)?) else { return Ok(None) };
+    let alone = [(reads, from.round(&reads, pace)?), (writes, to.round(&writes, pace)?)];
+    let [Some(read_alone), Some(written_alone)] = alone.map(|(_, round)| round.map(|round| round.rate())) else {
+        return Ok((alone, None));
+    };
     let together = both((from, &reads), (to, &writes), pair.written_per_read, pace)?;
-    Ok(together.map(|(read_bytes, written_bytes, seconds)| BothRound {
+    let made = |(read_bytes, written_bytes, seconds)| BothRound {
         read_bytes,
         written_bytes,
         seconds,
         read_alone,
         written_alone,
-    }))
+    };
+    Ok((alone, together.map(made)))
 }

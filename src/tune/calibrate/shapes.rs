@@ -136,7 +136,7 @@ mod tests {
     use crate::tune::profile::Round;
 
     fn cell(shape: Shape, rate: u64) -> Cell {
-        Cell { shape, rounds: vec![Round { bytes: rate, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 }] }
+        Cell { shape, rounds: vec![Round::of(rate, 1.0)] }
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn round(directory: &Path, pace: &Pace<'_>) -> Result<Option<Round>> 
     let (files, seconds) = if counted == 0 { last } else { (counted, seconds) };
     let seconds = seconds.max(LEAST_SECONDS);
     let cpu_seconds = (thread_seconds() - processor).max(0.0) * files as f64 / synced as f64;
-    Ok(Some(Round { bytes: files * BYTES, seconds, sync_seconds: seconds, cpu_seconds }))
+    Ok(Some(Round { bytes: files * BYTES, seconds, sync_seconds: seconds, cpu_seconds, moving_seconds: None }))
 }
 
 /// Files that are written, and not durable yet.

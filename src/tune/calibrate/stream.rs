@@ -115,6 +115,8 @@ pub(super) struct Counted {
     pub bytes: u64,
     /// With their share of `sync_seconds`.
     pub seconds: f64,
+    /// Without it.
+    pub moving_seconds: f64,
     /// All of the time until what was written was durable.
     pub sync_seconds: f64,
     /// The counted bytes' share of it.
@@ -209,10 +211,11 @@ impl Stream {
             self.file.sync()?;
         }
         let sync_seconds = written.elapsed().as_secs_f64();
-        let (bytes, seconds) = count.made(begun, written);
+        let (bytes, moving_seconds) = count.made(begun, written);
         let share = bytes as f64 / count.in_all.max(1) as f64;
         let cpu_seconds = (thread_seconds() - processor).max(0.0) * share;
-        Ok(Counted { bytes, seconds: seconds + sync_seconds * share, sync_seconds, cpu_seconds, in_all: count.in_all })
+        let seconds = moving_seconds + sync_seconds * share;
+        Ok(Counted { bytes, seconds, moving_seconds, sync_seconds, cpu_seconds, in_all: count.in_all })
     }
 
     /// Until the other direction has caught up, or the window is over: the other one may have ended.

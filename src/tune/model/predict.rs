@@ -77,7 +77,11 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let ceiling = |side| path.side(side).ceiling(direction.way(side));
     let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
     let filled = target.fill(configuration.besides.bytes);
-    let of_job = path.fixed.of(direction) + path.fixed.commit * configuration.stripes as f64;
+    let commits = match direction {
+        Direction::Backup => path.fixed.commit * configuration.stripes as f64,
+        Direction::Restore => 0.0, // It makes no family durable.
+    };
+    let of_job = path.fixed.of(direction) + commits;
     let fixed_seconds = of_job + filled + seconds_of_files(path, configuration);
 
     let (source_share, target_share) = (crossing(direction.source(), codec), crossing(direction.target(), codec));

@@ -107,6 +107,10 @@ fn rounds(rounds: &[Round]) -> Result<(), String> {
         number("seconds", round.seconds, SECONDS)?;
         number("bytes / seconds", round.rate(), RATE)?;
         number("sync_seconds", round.sync_seconds, 0.0..=round.seconds)?;
+        if let Some(moving) = round.moving_seconds {
+            number("moving_seconds", moving, *SECONDS.start()..=round.seconds)?;
+            number("bytes / moving_seconds", round.moving_rate(), RATE)?;
+        }
         number("cpu_seconds", round.cpu_seconds, 0.0..=*SECONDS.end())?;
     }
     Ok(())

@@ -20,9 +20,9 @@ impl Profile {
         devices.sort_unstable();
         // Those of stores have no number, and each is one.
         devices.dedup_by(|one, other| one.is_some() && one == other);
-        let of = |at: &usize| gain(&self.places[*at], way);
-        let streams = places.iter().map(of).sum::<f64>() / places.len().max(1) as f64;
-        let cells = places.iter().flat_map(|at| cells_that_count(&self.places[*at], way));
+        let measured: Vec<Place> = places.iter().map(|at| self.with_its_device(*at)).collect();
+        let streams = measured.iter().map(|place| gain(place, way)).sum::<f64>() / places.len().max(1) as f64;
+        let cells = measured.iter().flat_map(|place| cells_that_count(place, way));
         // A ratio has the scatter of both its cells.
         let deviation = self.deviation(&Scatter::of_rounds(cells.map(|cell| &cell.rounds)));
         let noise = (DEVIATIONS * std::f64::consts::SQRT_2 * deviation).exp();

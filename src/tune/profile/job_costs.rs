@@ -7,21 +7,32 @@ use crate::tune::model::{Direction, Parameter, Uncertain};
 use crate::tune::statistics::median;
 
 impl Profile {
-    /// Puts what jobs cost whose media are in `places` into a path that knows the commit of a stripe already. Of several places the slowest counts:
-    /// a job waits for all of them. Where none was measured, nothing is known of it.
-    pub(super) fn add_job_costs(&self, made: &mut Calibrated, places: &[usize]) {
-        for direction in [Direction::Backup, Direction::Restore] {
+    /// Puts what jobs cost whose media are in `places` into a path that knows the sync of a stripe already. Of several places the slowest counts:
+    /// a job waits for all of them. Where none was measured, nothing is known of it. `restored` is how long the sync of the database takes.
+    ///
+    /// A tiny job has one stripe, and commits it: so a commit takes no longer than that job. What a sync takes beyond that is for bytes that the device
+    /// has not stored yet. It waits for them once, however many stripes there are.
+    pub(super) fn add_job_costs(&self, made: &mut Calibrated, places: &[usize], restored: f64) {
+        let tiny = |direction| {
             let known = self.job_costs.iter().filter(|cost| places.contains(&cost.media));
             let medians = known.filter_map(|cost| Some((median(cost.seconds(direction).iter().copied())?, cost)));
-            let Some((seconds, cost)) = medians.max_by(|one, other| one.0.total_cmp(&other.0)) else { continue };
-            // A tiny job has one stripe, and commits it.
-            let besides = (seconds - made.path.fixed.commit).max(0.0);
-            match direction {
-                Direction::Backup => made.path.fixed.backup = besides,
-                Direction::Restore => made.path.fixed.restore = besides,
-            }
-            let deviation = self.deviation(&Scatter::of([cost.seconds(direction)]));
+            let (seconds, cost) = medians.max_by(|one, other| one.0.total_cmp(&other.0))?;
+            Some((seconds, self.deviation(&Scatter::of([cost.seconds(direction)]))))
+        };
+        let mut uncertain = |direction, deviation| {
             made.uncertain.push(Uncertain { parameter: Parameter::Start(direction), deviation });
+        };
+        let fixed = &mut made.path.fixed;
+        if let Some((seconds, deviation)) = tiny(Direction::Backup) {
+            let sync = fixed.commit;
+            fixed.commit = sync.min(seconds);
+            fixed.backup = seconds.max(sync) - fixed.commit;
+            uncertain(Direction::Backup, if sync > seconds { self.usual_deviation() } else { deviation });
+        }
+        let (seconds, deviation) = tiny(Direction::Restore).unwrap_or((0.0, self.usual_deviation()));
+        fixed.restore = seconds.max(restored);
+        if fixed.restore > 0.0 {
+            uncertain(Direction::Restore, if restored > seconds { self.usual_deviation() } else { deviation });
         }
     }
 }

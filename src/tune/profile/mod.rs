@@ -166,6 +166,9 @@ pub struct Round {
     pub sync_seconds: f64,
     /// Processor seconds of the streams' threads.
     pub cpu_seconds: f64,
+    /// Of writes, `seconds` without their share of the sync. Profiles from before 2026-11-25 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving_seconds: Option<f64>,
 }
 
 /// Reading from one place and writing to another at once.
@@ -270,9 +273,20 @@ pub struct HandOver {
 }
 
 impl Round {
+    /// One without a sync, whose processor time is not known.
+    #[cfg(test)]
+    pub fn of(bytes: u64, seconds: f64) -> Self {
+        Self { bytes, seconds, sync_seconds: 0.0, cpu_seconds: 0.0, moving_seconds: None }
+    }
+
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds
+    }
+
+    /// Bytes per second before the sync.
+    pub fn moving_rate(&self) -> f64 {
+        self.bytes as f64 / self.moving_seconds.unwrap_or(self.seconds)
     }
 }
 
@@ -285,6 +299,11 @@ impl Place {
     /// True of a prefix or an object in a store, whose operations are requests.
     pub fn is_in_store(&self) -> bool {
         self.device.is_none()
+    }
+
+    /// Whether what was measured of one place counts for the other: both were written, and are in one file system.
+    pub fn shares_cells(&self, other: &Self) -> bool {
+        (self.used, other.used) == (Use::Write, Use::Write) && self.device.is_some() && self.device == other.device
     }
 }
 

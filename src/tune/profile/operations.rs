@@ -56,8 +56,8 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
     let total_rate = ceiling(&cells, largest)?;
     let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
     let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
-    let shallow = alone.iter().copied().filter(|cell| cell.shape.queue_depth == 1);
-    let whole = of_operation(shallow.map(|cell| (cell.shape.block_bytes, seconds_each(cell))), transfer);
+    let whole =
+        of_operation(operations_alone(&alone).map(|cell| (cell.shape.block_bytes, seconds_each(cell))), transfer);
     // Nor does an operation take longer than one that is larger, or that has others beside it: a round in which the device stalled says so.
     let larger = alone.iter().filter(|cell| cell.shape.block_bytes >= transfer).map(|cell| seconds_each(cell));
     let whole = whole.map(|whole| larger.fold(whole, f64::min));
@@ -80,10 +80,21 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
     })
 }
 
-/// Seconds of one operation of a cell, from its start to its end: while so many are in flight in each stream.
+/// The cells that tell what an operation takes which has none beside it. Of blocks smaller than any of these, a deeper queue has to do: an operation takes
+/// no less time with others beside it.
+fn operations_alone<'a>(cells: &[&'a Cell]) -> impl Iterator<Item = &'a Cell> {
+    let is_alone = |cell: &&Cell| cell.shape.queue_depth == 1;
+    let smallest = cells.iter().copied().filter(is_alone).map(|cell| cell.shape.block_bytes).min();
+    let counts =
+        move |cell: &&Cell| is_alone(cell) || smallest.is_some_and(|smallest| cell.shape.block_bytes < smallest);
+    cells.iter().copied().filter(counts).collect::<Vec<_>>().into_iter()
+}
+
+/// Seconds of one operation of a cell, from its start to its end: while so many are in flight in each stream. The sync comes after all operations.
 fn seconds_each(cell: &Cell) -> f64 {
     let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
-    (block_bytes * queue_depth * streams) as f64 / cell.rate()
+    let rate = median(cell.rounds.iter().map(Round::moving_rate)).unwrap_or(0.0);
+    (block_bytes * queue_depth * streams) as f64 / rate
 }
 
 /// The cells of a place that others contradict: their operations take more than twice as long as larger ones that have as many beside them.

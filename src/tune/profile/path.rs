@@ -61,12 +61,15 @@ impl Profile {
     pub fn path(&self, asked: &Asked<'_>) -> Calibrated {
         let path = Path::unlimited(self.machine.cores as f64);
         let mut made = Calibrated { path, uncertain: Vec::new(), unknown: Vec::new(), doubts: Vec::new() };
-        let mut used = BTreeMap::new();
+        let (mut used, mut restored) = (BTreeMap::new(), 0.0);
         for (side, places) in [(Side::Database, asked.database), (Side::Media, asked.media)] {
             for way in [Way::Read, Way::Write] {
                 let found = self.places_for(places, way, &mut made);
                 let files = if side == Side::Database { asked.database_files() } else { u64::MAX };
-                self.add_side(&mut made, (side, files), way, &found, asked.transfer_bytes);
+                let sync = self.add_side(&mut made, (side, files), way, &found, asked.transfer_bytes);
+                if (side, way) == (Side::Database, Way::Write) {
+                    restored = sync;
+                }
                 used.insert((side == Side::Database, way == Way::Read), found);
             }
         }
@@ -76,7 +79,7 @@ impl Profile {
         self.add_codecs(&mut made);
         self.add_work(&mut made);
         made.path.fixed.memory = FIXED_MEMORY as f64;
-        self.add_job_costs(&mut made, &[of(false, true), of(false, false)].concat());
+        self.add_job_costs(&mut made, &[of(false, true), of(false, false)].concat(), restored);
         made
     }
 
@@ -98,14 +101,21 @@ impl Profile {
         found
     }
 
-    /// `files`: in how many the bytes of that side are, at most.
-    fn add_side(&self, made: &mut Calibrated, (side, files): (Side, u64), way: Way, places: &[usize], transfer: u64) {
+    /// Puts one direction of one side into the path, and gives the seconds of a sync there. `files`: in how many the bytes of that side are, at most.
+    fn add_side(
+        &self,
+        made: &mut Calibrated,
+        (side, files): (Side, u64),
+        way: Way,
+        places: &[usize],
+        transfer: u64,
+    ) -> f64 {
         let operations = Operations { bytes: transfer, one_at_a_time: side == Side::Database, files };
         let usual = self.usual_deviation();
-        let measured: Vec<(usize, Measured)> =
-            places.iter().filter_map(|&at| Some((at, measured(&self.places[at], way, &operations, usual)?))).collect();
+        let of_place = |&at: &usize| Some((at, measured(&self.with_its_device(at), way, &operations, usual)?));
+        let measured: Vec<(usize, Measured)> = places.iter().filter_map(of_place).collect();
         if measured.is_empty() {
-            return;
+            return 0.0;
         }
         // Places on one device share it: the faster figure is the device's, not their sum.
         let mut devices: BTreeMap<String, f64> = BTreeMap::new();
@@ -153,6 +163,21 @@ impl Profile {
             made.path.fixed.commit = commit;
             made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
         }
+        commit
+    }
+
+    /// A place with the cells of all places that share theirs with it: `calibrate` measures most ways of one file system once.
+    pub(super) fn with_its_device(&self, at: usize) -> Place {
+        let mut place = self.places[at].clone();
+        let others =
+            self.places.iter().enumerate().filter(|(number, other)| *number != at && other.shares_cells(&place));
+        for cell in others.flat_map(|(_, other)| other.cells.clone()).collect::<Vec<_>>() {
+            match place.cells.iter_mut().find(|known| known.shape == cell.shape) {
+                Some(known) => known.rounds.extend(cell.rounds),
+                None => place.cells.push(cell),
+            }
+        }
+        place
     }
 
     /// How regular these places serve operations. Of regular ones as many end in each round; of those that take exponential times their number `n` has the

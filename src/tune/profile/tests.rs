@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 const MB: f64 = 1e6;
 
 fn round(bytes: u64, rate: f64) -> Round {
-    Round { bytes, seconds: bytes as f64 / rate, sync_seconds: 0.0, cpu_seconds: 0.0 }
+    Round::of(bytes, bytes as f64 / rate)
 }
 
 fn cell(way: Way, (block_bytes, queue_depth, streams): (u64, u64, u64), rates: &[f64]) -> Cell {
@@ -99,6 +99,21 @@ fn the_path_of_a_profile_has_the_ceilings_that_were_measured() {
 }
 
 #[test]
+fn places_in_one_file_system_that_were_written_share_what_was_measured() {
+    let mut profile = profile();
+    let usual = || cell(Way::Write, (MIB, 4, 1), &[120.0 * MB; 2]);
+    profile.places.push(place("/nowhere/b", Use::Write, 900_002, vec![usual()]));
+    profile.places.push(place("/nowhere/c", Use::Write, 900_003, vec![usual()]));
+    let written = |name: &str| {
+        profile.path(&Asked { database: DATABASE, media: &[name], transfer_bytes: MIB }).path.media.write.total_rate
+    };
+    assert!(near(written("/nowhere/b"), 300.0 * MB), "four streams were measured in the other directory");
+    assert!(near(written("/nowhere/c"), 120.0 * MB), "another file system");
+    assert!(near(profile.with_its_device(2).cells[0].rate(), 110.0 * MB), "rounds of one way count together");
+    assert!(profile.headroom(&[Whereabouts::At("/nowhere/b".into())], Way::Write).streams > 2.0);
+}
+
+#[test]
 fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
     let mut profile = profile();
     let mut random = cell(Way::Read, (64 << 10, 32, 1), &[65.536 * MB; 2]);
@@ -111,6 +126,32 @@ fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
     let fixed = profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
     assert!(near(fixed.read_file, files::FILE_OPERATIONS / 1000.0), "1,000 operations a second: {}", fixed.read_file);
     assert!(near(fixed.write_file, 0.004), "{}", fixed.write_file);
+}
+
+#[test]
+fn small_operations_that_were_only_measured_beside_others_take_no_longer_than_those() {
+    let deep = cell(Way::Read, (64 << 10, 4, 1), &[400.0 * MB]);
+    let alone = cell(Way::Read, (MIB, 1, 1), &[100.0 * MB]);
+    let whole = |transfer_bytes: u64| {
+        let ceiling = ceiling_of(vec![deep.clone(), alone.clone()], transfer_bytes);
+        ceiling.latency + transfer_bytes as f64 / ceiling.stream_rate
+    };
+    let small = (4 * (64 << 10)) as f64 / (400.0 * MB);
+    let between = small + (MIB as f64 / (100.0 * MB) - small) * (256.0 - 64.0) / (1024.0 - 64.0);
+    assert!(near(whole(256 << 10), between), "{} {between}", whole(256 << 10));
+}
+
+#[test]
+fn what_a_sync_takes_beyond_a_tiny_job_comes_once_however_many_stripes_there_are() {
+    let mut profile = profile();
+    let (backup_s, restore_s) = (vec![0.1], vec![0.05]);
+    profile.job_costs = vec![JobCost { media: 1, database: 1, plain_bytes: 4096, backup_s, restore_s }];
+    profile.places[1].cells[0].rounds.iter_mut().for_each(|round| round.sync_seconds = 0.5);
+    let written = profile.places[1].cells[0].clone();
+    profile.places[0].cells.push(written);
+    let fixed = profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
+    assert!(near(fixed.commit, 0.1) && near(fixed.backup, 0.4), "one stripe: 0.5 s, two: 0.6 s: {fixed:?}");
+    assert!(near(fixed.restore, 0.5), "the database is made durable once: {fixed:?}");
 }
 
 /// Of a place with these cells, in operations of so many bytes.

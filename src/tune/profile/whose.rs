@@ -96,7 +96,7 @@ mod tests {
         let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
         let (way, order) = (Way::Write, Order::Sequential);
         let shape = Shape { way, order, block_bytes: 1 << 20, queue_depth: 4, streams: 1, direct: true };
-        let round = Round { bytes: 100_000_000, seconds: 1.0, sync_seconds: 0.0, cpu_seconds: 0.0 };
+        let round = Round::of(100_000_000, 1.0);
         let place = |(path, device): &(&Path, u64)| Place {
             path: path.display().to_string(),
             used: Use::Write,
