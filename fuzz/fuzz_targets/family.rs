@@ -31,7 +31,7 @@ static SAMPLES: LazyLock<Vec<(Vec<u8>, Layout)>> = LazyLock::new(|| {
 
 /// Accepts what lies inside the streams of the set; those of an open one are cut off at their sizes later.
 struct Bounds {
-    sizes: HashMap<u16, u64>,
+    sizes: HashMap<u32, u64>,
     open: bool,
 }
 
@@ -46,7 +46,7 @@ impl Bounds {
         Self { sizes, open: header.open }
     }
 
-    fn check(&self, stream: u16, offset: u64, length: u64) {
+    fn check(&self, stream: u32, offset: u64, length: u64) {
         let size = *self.sizes.get(&stream).expect("a stream that the set names");
         let end = offset.checked_add(length).expect("a place in a stream");
         assert!(end <= size || self.open, "outside of its stream");
@@ -58,12 +58,12 @@ impl Target for Bounds {
         false
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(stream, offset, bytes.len() as u64);
         Ok(())
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.check(stream, offset, length);
         Ok(())
     }

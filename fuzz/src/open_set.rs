@@ -21,11 +21,11 @@ const TRANSFER: u32 = 64 << 10;
 const UNIT: u32 = 4096;
 const SEED: u64 = 5;
 /// The file that goes, and the one that is known by nothing.
-const GONE: u16 = 3;
-const LOG: u16 = 4;
+const GONE: u32 = 3;
+const LOG: u32 = 4;
 
 /// Plays what a server might send: layer, stream, unit and value of each piece.
-struct Played(Mutex<VecDeque<(u16, u16, u64, u8)>>);
+struct Played(Mutex<VecDeque<(u16, u32, u64, u8)>>);
 
 impl Played {
     fn new(changed: bool) -> Self {
@@ -49,11 +49,11 @@ impl Source for Played {
         true
     }
 
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         Some(Stream { id, name: format!("d/{id}"), unit: UNIT, size: 80_000 })
     }
 
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         (id != LOG).then(|| format!("file {id}"))
     }
 
@@ -65,7 +65,7 @@ impl Source for Played {
         Ok(Box::new(self))
     }
 
-    fn is_free(&self, _: u16, _: u64) -> bool {
+    fn is_free(&self, _: u32, _: u64) -> bool {
         false
     }
 

@@ -8,7 +8,7 @@ use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
 
 /// The bytes of every stream, by its number.
-pub type Content = BTreeMap<u16, Vec<u8>>;
+pub type Content = BTreeMap<u32, Vec<u8>>;
 
 /// One state of the database.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Database {
     streams: Vec<Stream>,
     content: Content,
     /// Units whose content does not matter.
-    free: BTreeMap<u16, Vec<bool>>,
+    free: BTreeMap<u32, Vec<bool>>,
 }
 
 /// How a source disappoints.
@@ -49,7 +49,8 @@ impl Database {
     pub fn random(random: &mut fastrand::Rng, unit: u32, sizes: &[u64]) -> Self {
         let mut database = Self { streams: Vec::new(), content: Content::new(), free: BTreeMap::new() };
         for (at, &size) in sizes.iter().enumerate() {
-            let id = at as u16 + 1;
+            // Every second number needs more than 16 bits.
+            let id = at as u32 + 1 + (at as u32 % 2) * 70_000;
             let mut bytes = vec![0; size as usize];
             bytes.chunks_mut(unit as usize).for_each(|unit| fill(random, unit));
             let free = (0..bytes.len().div_ceil(unit as usize)).map(|_| random.u8(..8) == 0).collect();
@@ -198,7 +199,7 @@ impl Source for Simulated<'_> {
         Ok(Box::new(ShareReader { source: self, shares }))
     }
 
-    fn is_free(&self, stream: u16, offset: u64) -> bool {
+    fn is_free(&self, stream: u32, offset: u64) -> bool {
         let unit = self.database.streams.iter().find(|known| known.id == stream).map_or(1, |known| known.unit);
         self.database.free[&stream][(offset / u64::from(unit)) as usize]
     }

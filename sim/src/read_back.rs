@@ -139,7 +139,7 @@ impl Reading<'_> {
     }
 
     fn target(&self, set: &MediaSet) -> Result<Into> {
-        let sizes: Vec<(u16, u64)> = set.header().streams.iter().map(|stream| (stream.id, stream.size)).collect();
+        let sizes: Vec<(u32, u64)> = set.header().streams.iter().map(|stream| (stream.id, stream.size)).collect();
         let base = self.base.filter(|_| set.header().base_backup_set_id.is_some());
         if !self.scenario.into_files {
             return Ok(Into::Memory(Model::new(&sizes, base)));
@@ -163,7 +163,7 @@ impl Reading<'_> {
 enum Into {
     Nothing,
     Memory(Model),
-    Files(FileTarget, Vec<(u16, std::path::PathBuf)>),
+    Files(FileTarget, Vec<(u32, std::path::PathBuf)>),
 }
 
 impl Into {
@@ -194,8 +194,8 @@ impl Into {
 struct Model(Mutex<Content>);
 
 impl Model {
-    fn new(sizes: &[(u16, u64)], base: Option<&Content>) -> Self {
-        let stream = |&(id, size): &(u16, u64)| {
+    fn new(sizes: &[(u32, u64)], base: Option<&Content>) -> Self {
+        let stream = |&(id, size): &(u32, u64)| {
             let bytes = match base {
                 None => vec![0xEE; size as usize],
                 Some(base) => {
@@ -209,7 +209,7 @@ impl Model {
         Self(Mutex::new(sizes.iter().map(stream).collect()))
     }
 
-    fn with(&self, stream: u16, offset: u64, length: usize, change: impl FnOnce(&mut [u8])) -> Result<()> {
+    fn with(&self, stream: u32, offset: u64, length: usize, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let start = offset as usize;
         let range = content.get_mut(&stream).and_then(|bytes| bytes.get_mut(start..start + length));
@@ -223,11 +223,11 @@ impl Target for Model {
         false
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.with(stream, offset, bytes.len(), |range| range.copy_from_slice(bytes))
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.with(stream, offset, length as usize, |range| range.fill(0))
     }
 }

@@ -136,7 +136,7 @@ impl Source for Panicking {
         Ok(Box::new(PanickingReader))
     }
 
-    fn is_free(&self, _: u16, _: u64) -> bool {
+    fn is_free(&self, _: u32, _: u64) -> bool {
         false
     }
 

@@ -90,11 +90,11 @@ mod tests {
             Err(fullbore_core::Error::Halted)
         }
 
-        fn is_free(&self, _: u16, offset: u64) -> bool {
+        fn is_free(&self, _: u32, offset: u64) -> bool {
             offset / UNIT as u64 % 3 == 1
         }
 
-        fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
             let length = buffer.len().min((self.0[0].size - offset) as usize);
             for (at, byte) in buffer[..length].iter_mut().enumerate() {
                 *byte = u8::from(self.is_free(stream, offset + at as u64));

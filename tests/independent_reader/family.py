@@ -78,9 +78,10 @@ HEADER = Layout(256, """
     252 I    header_crc""")
 
 STREAM = Layout(32, """
-    0   H    id
+    0   H    id_low
     2   B    role
     4   H    layer
+    6   H    id_high
     8   I    unit
     12  I    map_window
     16  Q    size""")
@@ -91,9 +92,10 @@ BLOCK = Layout(BLOCK_HEADER_LENGTH, """
     5   B    kind
     6   B    codec
     7   B    cipher
-    8   H    stream
+    8   H    stream_low
     10  H    layer
     12  H    family
+    14  H    stream_high
     16  Q    sequence
     24  8s   set_tag
     32  I    run_count
@@ -235,6 +237,7 @@ class Family:
         self.streams = {}
         for at in range(streams, label, STREAM.size):
             stream = STREAM.read(raw[at : at + STREAM.size])
+            stream.id = stream.id_high << 16 | stream.id_low
             self.require(stream.reserved_is_zero and stream.role == 1, at, "stream table: role or reserved bytes")
             self.require(stream.id != 0 and stream.id not in self.streams, at, f"stream table: id {stream.id}")
             self.require(is_power_of_two(stream.unit, 4096, 65536), at, f"stream table: unit {stream.unit}")
@@ -305,6 +308,8 @@ class Family:
         check(block.cipher == head.cipher, f"cipher {block.cipher}")
         check(block.codec <= 3, f"codec {block.codec}")
         check(DATA <= block.kind <= TRAILER, f"kind {block.kind}")
+        block.stream = block.stream_high << 16 | block.stream_low
+        check(block.sequence < 1 << 48, f"sequence {block.sequence}")
         check((block.stream != 0) == (block.kind in (DATA, MAP)), f"stream {block.stream}")
         check(block.kind in (DATA, MAP) or block.layer == 0, f"layer {block.layer}")
         check(block.plain_length <= head.transfer_size, f"plain_length {block.plain_length}")
@@ -333,8 +338,8 @@ class Family:
         check_runs(block)
         first = block.runs[0][0] if block.runs else 0
         span = block.runs[-1][0] + block.runs[-1][1] - first if block.runs else 0
-        block.entry = struct.pack("<QIBBHQQQII", offset, block.length, block.kind, block.codec, block.stream,
-                                  block.sequence, first, span, block.header_crc, block.body_crc)
+        block.entry = struct.pack("<QIBBHQQQII", offset, block.length, block.kind, block.codec, block.stream_low,
+                                  block.stream_high << 48 | block.sequence, first, span, block.header_crc, block.body_crc)
         return block
 
     def blocks(self):

@@ -106,7 +106,7 @@ def samples(public_keys=()):
     zero = bytes(UNIT)
     full = OpenSample({}, public_keys=public_keys, seed=3, files={
         1: File("shop/item.ibd", 20 * UNIT, units(0, 0, 20) + units(1, 3, 2) + units(1, 5, 1, zero) + [(1, 9 * UNIT + 7, b"torn")], "space:1"),
-        2: File("shop/old name.ibd", 9 * UNIT + 100, units(0, 0, 12), "space:2"),  # Longer when it was read.
+        0x20002: File("shop/old name.ibd", 9 * UNIT + 100, units(0, 0, 12), "space:2"),  # Longer when it was read.
         3: File("", 0, units(0, 0, 5)),
         4: File("log/0", 3 * UNIT, [(2, 100, random_bytes(9000))]),
         5: File("dropped.ibd", 4 * UNIT, units(0, 0, 4), "space:5"),
@@ -115,7 +115,7 @@ def samples(public_keys=()):
     full.expected
     differential = OpenSample({}, "differential", full, public_keys=public_keys, seed=4, files={
         11: File("shop/item.ibd", 22 * UNIT, units(0, 7, 1) + units(1, 8, 1) + units(0, 9, 1) + units(0, 20, 2), "space:1", 1),
-        12: File("shop/new name.ibd", 11 * UNIT, units(0, 9, 1) + units(0, 3, 1, zero), "space:2", 2),
+        0xffff_ffff: File("shop/new name.ibd", 11 * UNIT, units(0, 9, 1) + units(0, 3, 1, zero), "space:2", 0x20002),
         14: File("log/0", 2 * UNIT, [(2, 0, random_bytes(5000))]),
         15: File("", 0, units(0, 0, 2)),
         16: File("with holes.ibd", 10 * UNIT, [], "space:6", 6),

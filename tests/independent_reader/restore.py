@@ -134,7 +134,7 @@ class MediaSet:
               and "\0" not in stream.name and len(os.fsencode(stream.name)) <= 4096, "stream name")
         check(all(type(number) is int for number in (stream.id, stream.layer, stream.unit, stream.map_window, stream.size)),
               "stream numbers")
-        check(1 <= stream.id <= 65535 and 0 <= stream.layer <= 65535, f"stream {stream.id}: id or layer")
+        check(1 <= stream.id < 1 << 32 and 0 <= stream.layer <= 65535, f"stream {stream.id}: id or layer")
         check(is_power_of_two(stream.unit, 4096, 65536), f"stream {stream.id}: unit")
         check(0 <= stream.size < 1 << 63, f"stream {stream.id}: size")
         longest_run = stream.map_window * stream.unit

@@ -104,7 +104,7 @@ class Writer:
             prefix = prefix.ljust(-(-len(prefix) // 64) * 64, b"\0")  # Allowed: "zeros to prefix_length".
         cipher = 1 if sample.data_key else 0
         head = b"fbBK" + struct.pack(
-            "<BBBBHHHHQ8sIIIII", 0, kind, codec_number, cipher, stream, layer, self.number, 0, sequence,
+            "<BBBBHHHHQ8sIIIII", 0, kind, codec_number, cipher, stream & 0xffff, layer, self.number, stream >> 16, sequence,
             sample.ids["media_set_id"][:8], len(runs), len(prefix), len(payload), len(plain),
             16 * cipher + len(prefix) + len(payload))
         body = prefix + payload
@@ -118,8 +118,8 @@ class Writer:
         first = runs[0][0] if runs else 0
         span = runs[-1][0] + runs[-1][1] - first if runs else 0
         offset, length = len(self.bytes), len(head) + len(body)
-        entry = struct.pack("<QI", offset, length) + struct.pack("<BBH", kind, codec_number, stream)
-        entry += struct.pack("<QQQ", sequence, first, span) + struct.pack("<II", header_crc, body_crc)
+        entry = struct.pack("<QI", offset, length) + struct.pack("<BBH", kind, codec_number, stream & 0xffff)
+        entry += struct.pack("<QQQ", stream >> 16 << 48 | sequence, first, span) + struct.pack("<II", header_crc, body_crc)
         self.bytes += head + body
         self.entries.append(entry)
         if kind in self.references:
@@ -197,13 +197,18 @@ def write_key_file(path, number):
     return public_key
 
 
+def numbered(streams):
+    """Each stream with its id: every second one needs more than 16 bits."""
+    return [(at + 1 + at % 2 * 70_000, stream) for at, stream in enumerate(streams.items())]
+
+
 def header(sample, number):
     """§3."""
     label = json.dumps({"name": "sample", "description": "foreign", "database": "/none"}).encode()
     label = b"" if sample.data_key else label
     wrapped = [wrap_data_key(sample, public_key) for public_key in sample.public_keys]
-    table = [struct.pack("<HBxHxxIIQ8x", id, 1, 0, sample.unit, sample.map_window, len(data))
-             for id, data in enumerate(sample.streams.values(), start=1)]
+    table = [struct.pack("<HBxHHIIQ8x", id & 0xffff, 1, 0, id >> 16, sample.unit, sample.map_window, len(data))
+             for id, (_, data) in numbered(sample.streams)]
     assert not (sample.open and table)  # The manifest has it.
     rest = b"".join(wrapped) + b"".join(table) + label
     length = max(4096, 256 + len(rest))
@@ -234,7 +239,7 @@ def manifest_of(sample):
         "block_size": sample.block_size, "transfer_size": sample.transfer_size,
         "families": [{"family": n + 1, "device": f"/none/{n + 1}"} for n in range(sample.families)],
         "streams": open_sample.manifest_streams(sample) if sample.open else [{"id": id, "name": name, "layer": 0, "unit": sample.unit, "map_window": sample.map_window,
-                     "size": len(data)} for id, (name, data) in enumerate(sample.streams.items(), start=1)],
+                     "size": len(data)} for id, (name, data) in numbered(sample.streams)],
         "map": {"hash": "xxh3-128", "seed": f"{sample.map_seed:016x}"} if sample.map_seed is not None else None,
         "position": {"first": 0, "checkpoint": 0, "last": 0}, "warnings": []}).encode()
 
@@ -286,7 +291,7 @@ def write(sample, paths):
     numbers = sequences()
     writers = [Writer(sample, number, numbers) for number in range(1, sample.families + 1)]
     number = random.Random(sample.seed)  # Any block may stand in any family.
-    for id, name in enumerate(sample.streams, start=1):
+    for id, (name, _) in numbered(sample.streams):
         for runs, plain in data_blocks(sample, name):
             number.choice(writers).block(DATA, plain, number.choice(sample.codecs), id, runs)
         if sample.kind == "full":

@@ -190,8 +190,10 @@ fn entry_bytes(entry: &IndexEntry) -> Vec<u8> {
     let mut bytes = entry.offset.get().to_le_bytes().to_vec();
     bytes.extend(entry.length.get().to_le_bytes());
     bytes.extend([entry.kind, entry.codec]);
-    bytes.extend(entry.stream.get().to_le_bytes());
-    bytes.extend([entry.sequence, entry.first, entry.span].iter().flat_map(|number| number.get().to_le_bytes()));
+    bytes.extend((entry.stream() as u16).to_le_bytes());
+    bytes.extend(&entry.sequence().to_le_bytes()[..6]);
+    bytes.extend(((entry.stream() >> 16) as u16).to_le_bytes());
+    bytes.extend([entry.first, entry.span].iter().flat_map(|number| number.get().to_le_bytes()));
     bytes.extend([entry.header_crc, entry.body_crc].iter().flat_map(|number| number.get().to_le_bytes()));
     bytes
 }

@@ -71,7 +71,7 @@ fn a_run_far_beyond_the_end_of_its_file_is_cut_off() {
     let line = |to: &str| format!("restore {FROM} --into dir:{to}");
     world.run(&line("honest")).done();
     let streams = world.run(&format!("inspect files --json {FROM}")).json()[0]["streams"].clone();
-    let unmapped = |id: u16| {
+    let unmapped = |id: u32| {
         let of_id = |stream: &&Value| stream["id"] == id;
         streams
             .as_array()

@@ -2,6 +2,7 @@
 //! whole, and a server that nobody holds up.
 
 use std::fs;
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,20 +119,27 @@ fn tls_that_is_refused_by_either_side_says_by_whom_and_why() {
 }
 
 #[test]
-fn a_server_with_more_files_than_a_set_holds_is_refused_before_the_copy() {
+fn a_server_with_100_000_files_comes_back_and_one_with_more_than_a_set_holds_is_refused_before_the_copy() {
     let world = World::new();
     let server = server(&world, Kind::Mariadb11, &Options::new());
     // Nobody asks the server for them: a backup takes what is there.
-    for number in 0..65_536 {
-        fs::write(server.datadir().join(format!("shop/many{number}.MYD")), "").unwrap();
+    let name = |number: u32| format!("shop/many{number}.MYD");
+    let write = |numbers: Range<u32>, bytes: &dyn Fn(u32) -> Vec<u8>| {
+        numbers.for_each(|number| fs::write(server.datadir().join(name(number)), bytes(number)).unwrap());
+    };
+    write(0..100_000, &|number| number.to_le_bytes().to_vec());
+    backup(&world, server.port(), "--to a/ --stripes 2").done();
+    world.run("restore --from a --into dir:copy").done();
+    for number in 0..100_000 {
+        let bytes = fs::read(world.at("copy").join(name(number))).unwrap();
+        assert_eq!(bytes, number.to_le_bytes(), "{}", name(number));
     }
-    let refused = backup(&world, server.port(), "--to a/").with_code(1);
-    let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 65535 at the most"]);
+    write(100_000..262_144, &|_| Vec::new());
+    let refused = backup(&world, server.port(), "--to b/").with_code(1);
+    let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 262144 at the most"]);
     assert!(!refused.err.contains("more than"), "it is known before the copy: {refused}");
-    for number in 0..65_536 {
-        fs::remove_file(server.datadir().join(format!("shop/many{number}.MYD"))).unwrap();
-    }
-    assert_left_clean(&world, &server);
+    assert!(world.names("b").is_empty());
+    assert_unlocked(&server);
 }
 
 #[test]

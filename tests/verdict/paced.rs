@@ -71,7 +71,7 @@ impl Source for PacedSource {
     }
 
     /// A worker asks once for each page: at the first one of an extent, the time of its work passes.
-    fn is_free(&self, _: u16, offset: u64) -> bool {
+    fn is_free(&self, _: u32, offset: u64) -> bool {
         if offset.is_multiple_of(EXTENT.into()) {
             self.transform.pass(EXTENT as usize);
         }
@@ -206,12 +206,12 @@ impl Target for PacedTarget {
         Ok(Some(Box::new(PacedWork(self.transform))))
     }
 
-    fn write(&self, _: u16, _: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, _: u32, _: u64, bytes: &[u8]) -> Result<()> {
         self.write.pass(bytes.len());
         Ok(())
     }
 
-    fn zero(&self, _: u16, _: u64, _: u64) -> Result<()> {
+    fn zero(&self, _: u32, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
 }

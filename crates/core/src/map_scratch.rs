@@ -19,7 +19,7 @@ pub(crate) struct MapScratch {
 /// Where windows begin in the file.
 #[derive(Default)]
 struct Places {
-    windows: HashMap<(u16, u64), u64>,
+    windows: HashMap<(u32, u64), u64>,
     end: u64,
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    fn stream(id: u16, size: u64) -> StreamRecord {
+    fn stream(id: u32, size: u64) -> StreamRecord {
         StreamRecord { id, layer: 0, unit: 4096, map_window: 4, size }
     }
 

@@ -5,8 +5,8 @@ use crate::error::Result;
 /// A stream of a database: one file, the log, a table's dump. Restored under its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// The number that blocks carry, 1…65535.
-    pub id: u16,
+    /// The number that blocks carry, from 1 on.
+    pub id: u32,
     /// What the manifest calls it, e.g. the file's name relative to the database.
     pub name: String,
     /// Size of the unit of a differential in bytes: the page, at least 4 KiB.
@@ -19,7 +19,7 @@ pub struct Stream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Which stream.
-    pub stream: u16,
+    pub stream: u32,
     /// Phase of the restore: a higher layer is applied after every lower one. Only an open source has others than 0, and
     /// gives a higher one only when the readers of all lower extents have been asked for their next.
     pub layer: u16,
@@ -42,7 +42,7 @@ pub trait Source: Sync {
     }
 
     /// The stream with this number, as it is known now.
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         self.streams().iter().find(|stream| stream.id == id).cloned()
     }
 
@@ -55,14 +55,14 @@ pub trait Source: Sync {
     /// read again until it is not torn *before* it is handed on, what replaces bytes of layer 0 must be in a higher layer (a
     /// second reading of the same page, the log), and a log has no identity. What
     /// is not sent at all is zero, as in a full; but of a unit that is sent in part the rest is as in the full.
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         let _ = id;
         None
     }
 
     /// The engine's own account of a stream of an open source, for the manifest: what it needs to know of the file later. Asked
     /// for once everything has been read.
-    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+    fn detail(&self, id: u32) -> Option<serde_json::Value> {
         let _ = id;
         None
     }
@@ -81,11 +81,11 @@ pub trait Source: Sync {
 
     /// True when the unit at `offset` of `stream` is known to hold nothing that matters: it is not stored and
     /// comes back as zeros. May always answer false.
-    fn is_free(&self, stream: u16, offset: u64) -> bool;
+    fn is_free(&self, stream: u32, offset: u64) -> bool;
 
     /// Copies bytes of the snapshot from `offset` (a multiple of the unit) into the start of `buffer`, without touching what the
     /// readers deliver; returns how many. For estimates; an engine that cannot do it answers 0.
-    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _ = (stream, offset, buffer);
         Ok(0)
     }

@@ -1,16 +1,18 @@
-//! How many files of a server one backup set can hold: each is a stream, and its number on the media has 16 bits.
+//! How many files of a server one backup set can hold: each is a stream, and a line of the manifest.
 
+use fullbore_core::media::STREAMS_MAX;
 use fullbore_core::{Error, Result};
 
-/// Numbers of streams begin at 1.
-const FILES_MAX: u64 = u16::MAX as u64;
+/// Most files. Their numbers begin at 1.
+pub(crate) const FILES_MAX: u64 = STREAMS_MAX as u64;
 
 /// The number of the stream of a file; `index` begins at 0.
 ///
 /// # Errors
 /// There is no number left. Files that came while the copy ran, and those that were copied twice, have numbers too.
-pub(crate) fn number(index: u64) -> Result<u16> {
-    u16::try_from(index.saturating_add(1)).map_err(|_| {
+pub(crate) fn number(index: u64) -> Result<u32> {
+    let number = index.saturating_add(1);
+    u32::try_from(number).ok().filter(|_| number <= FILES_MAX).ok_or_else(|| {
         let why = format!(
             "it has more than {FILES_MAX} files, those included that came or changed while they were copied: one backup set holds no more"
         );
@@ -39,14 +41,14 @@ mod tests {
 
     #[test]
     fn as_many_files_as_there_are_numbers_will_do_and_not_one_more() {
-        assert_eq!((number(0).unwrap(), number(65_534).unwrap()), (1, 65_535));
-        demand("mariadb://h", 65_535).unwrap();
-        for error in [number(65_535).unwrap_err(), number(u64::MAX).unwrap_err()] {
-            assert!(error.to_string().contains("more than 65535 files"), "{error}");
+        assert_eq!((number(0).unwrap(), number(FILES_MAX - 1).unwrap()), (1, FILES_MAX as u32));
+        demand("mariadb://h", FILES_MAX).unwrap();
+        for error in [number(FILES_MAX).unwrap_err(), number(u64::MAX).unwrap_err()] {
+            assert!(error.to_string().contains(&format!("more than {FILES_MAX} files")), "{error}");
         }
-        let error = demand("mariadb://h", 65_536).unwrap_err().to_string();
+        let error = demand("mariadb://h", FILES_MAX + 1).unwrap_err().to_string();
         assert!(
-            error.contains("mariadb://h") && error.contains("has 65536 files") && error.contains("hint:"),
+            error.contains("mariadb://h") && error.contains("files, and one") && error.contains("hint:"),
             "{error}"
         );
     }

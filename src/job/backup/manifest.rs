@@ -78,7 +78,7 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
 /// The streams with their names: as the header has them, or as they were found in the end.
 fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<ManifestStream>> {
     let set = &prepared.set;
-    let windows: HashMap<u16, u32> = set.streams.iter().map(|stream| (stream.id, stream.map_window)).collect();
+    let windows: HashMap<u32, u32> = set.streams.iter().map(|stream| (stream.id, stream.map_window)).collect();
     let described = |stream: Stream| ManifestStream {
         id: stream.id,
         name: stream.name,

@@ -22,7 +22,7 @@ use crate::units::show_bytes;
 /// The streams of a set, in files beside the database; removed when dropped.
 struct Unpacking {
     /// The stream's id, and its file.
-    files: Vec<(u16, PathBuf)>,
+    files: Vec<(u32, PathBuf)>,
 }
 
 impl Unpacking {

@@ -110,7 +110,7 @@ pub(super) struct Standing<'a> {
     /// Writes to them.
     pub target: &'a dyn Target,
     /// Where each is; none of a stream that is not restored.
-    pub path: &'a (dyn Fn(u16) -> Option<PathBuf> + Sync),
+    pub path: &'a (dyn Fn(u32) -> Option<PathBuf> + Sync),
     /// Gives them their sizes, and returns when they are durable.
     pub finish: &'a dyn Fn() -> Result<()>,
 }
@@ -155,7 +155,7 @@ pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct,
         return Ok(());
     }
     let map = BaseMap::open(set).map_err(of_map)?;
-    let path = |_: u16| Some(restore.temporary().to_owned());
+    let path = |_: u32| Some(restore.temporary().to_owned());
     let found = compare(opened, &map, &path, None, conduct)?;
     report.notes.push(format!(
         "of `{}`, {} would be kept, and blocks fetched for {}",
@@ -170,12 +170,12 @@ pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct,
 fn compare(
     opened: &Opened,
     map: &BaseMap,
-    path: &(dyn Fn(u16) -> Option<PathBuf> + Sync),
+    path: &(dyn Fn(u32) -> Option<PathBuf> + Sync),
     among: Option<&Marks>,
     conduct: &Conduct,
 ) -> Result<Compared> {
     let mode = Mode::from_environment()?;
-    let open = |stream: u16| path(stream).map(|path| OpenedFile::read(&path, mode)).transpose();
+    let open = |stream: u32| path(stream).map(|path| OpenedFile::read(&path, mode)).transpose();
     with_unpack(opened, &NullTarget, conduct, |unpack| unpack.compare(map, &open, among)).map_err(of_map)
 }
 

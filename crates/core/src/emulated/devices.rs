@@ -199,12 +199,12 @@ impl Target for PacedTarget<'_> {
         Ok(Some(Box::new(PacedTaker { taker, volume: &self.volume, halt: &self.halt })))
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.volume.pass(bytes.len() as u64, 1, &self.halt)?;
         self.target.write(stream, offset, bytes)
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.target.zero(stream, offset, length) // A hole costs a volume nothing.
     }
 }

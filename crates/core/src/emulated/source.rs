@@ -30,15 +30,15 @@ impl Source for PacedSource<'_> {
         self.source.is_open()
     }
 
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         self.source.stream(id)
     }
 
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         self.source.identity(id)
     }
 
-    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+    fn detail(&self, id: u32) -> Option<serde_json::Value> {
         self.source.detail(id)
     }
 
@@ -50,11 +50,11 @@ impl Source for PacedSource<'_> {
         Ok(Box::new(PacedReader { reader: self.source.reader(index, count)?, volume: &self.volume, halt: &self.halt }))
     }
 
-    fn is_free(&self, stream: u16, offset: u64) -> bool {
+    fn is_free(&self, stream: u32, offset: u64) -> bool {
         self.source.is_free(stream, offset)
     }
 
-    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.source.sample(stream, offset, buffer)
     }
 

@@ -64,12 +64,12 @@ pub struct BlockHeader {
     /// How the body is encrypted ([`crate::cipher::CipherId`] as a number).
     pub cipher: u8,
     /// Stream of a DATA or MAP block, else 0.
-    pub stream: u16,
+    pub stream: u32,
     /// Phase of the restore.
     pub layer: u16,
     /// Which family the block stands in.
     pub family: u16,
-    /// Unique in the set; the nonce of the cipher.
+    /// Unique in the set, below [`SEQUENCES`]; the nonce of the cipher.
     pub sequence: u64,
     /// First 8 bytes of the media-set id.
     pub set_tag: [u8; 8],
@@ -93,10 +93,10 @@ struct Fixed {
     kind: u8,
     codec: u8,
     cipher: u8,
-    stream: U16,
+    stream_low: U16,
     layer: U16,
     family: U16,
-    reserved_a: [u8; 2],
+    stream_high: U16,
     sequence: U64,
     set_tag: [u8; 8],
     run_count: U32,
@@ -104,13 +104,26 @@ struct Fixed {
     payload_length: U32,
     plain_length: U32,
     body_length: U32,
-    reserved_b: [u8; 4],
+    reserved: [u8; 4],
     body_crc: U32,
     header_crc: U32,
 }
 const _: () = assert!(size_of::<Fixed>() == BLOCK_HEADER);
 /// Bytes of the header that a cipher authenticates: all that is known before the body is sealed.
 const ASSOCIATED: usize = 52;
+
+/// So many sequence numbers there are: an index entry has six bytes for one.
+pub(super) const SEQUENCES: u64 = 1 << 48;
+
+/// The low and the high half of a stream's number. They are apart: the first media had numbers of 16 bits and zeros in the place of the high half.
+pub(super) fn halves(stream: u32) -> (u16, u16) {
+    (stream as u16, (stream >> 16) as u16)
+}
+
+/// The number of a stream from its halves.
+pub(super) fn joined(low: U16, high: U16) -> u32 {
+    u32::from(high.get()) << 16 | u32::from(low.get())
+}
 
 impl BlockHeader {
     /// Bytes of tag in this block's body.
@@ -130,16 +143,17 @@ impl BlockHeader {
 
     /// The header's bytes, checksum included.
     pub fn encode(&self) -> [u8; BLOCK_HEADER] {
+        let (stream_low, stream_high) = halves(self.stream);
         let mut fixed = Fixed {
             magic: MAGIC,
             version: VERSION,
             kind: self.kind as u8,
             codec: self.codec,
             cipher: self.cipher,
-            stream: U16::new(self.stream),
+            stream_low: U16::new(stream_low),
             layer: U16::new(self.layer),
             family: U16::new(self.family),
-            reserved_a: [0; 2],
+            stream_high: U16::new(stream_high),
             sequence: U64::new(self.sequence),
             set_tag: self.set_tag,
             run_count: U32::new(self.run_count),
@@ -147,7 +161,7 @@ impl BlockHeader {
             payload_length: U32::new(self.payload_length),
             plain_length: U32::new(self.plain_length),
             body_length: U32::new(self.body_length() as u32),
-            reserved_b: [0; 4],
+            reserved: [0; 4],
             body_crc: U32::new(self.body_crc),
             header_crc: U32::new(0),
         };
@@ -172,7 +186,7 @@ impl BlockHeader {
             kind: BlockKind::from_code(fixed.kind)?,
             codec: fixed.codec,
             cipher: fixed.cipher,
-            stream: fixed.stream.get(),
+            stream: joined(fixed.stream_low, fixed.stream_high),
             layer: fixed.layer.get(),
             family: fixed.family.get(),
             sequence: fixed.sequence.get(),
@@ -183,7 +197,7 @@ impl BlockHeader {
             plain_length: fixed.plain_length.get(),
             body_crc: fixed.body_crc.get(),
         };
-        require(fixed.reserved_a == [0; 2] && fixed.reserved_b == [0; 4], "reserved bytes of a block are not zero")?;
+        require(fixed.reserved == [0; 4], "reserved bytes of a block are not zero")?;
         header.check_lengths(transfer_size, fixed.body_length.get())?;
         header.check_meaning()?;
         Ok(header)
@@ -205,6 +219,7 @@ impl BlockHeader {
 
     fn check_meaning(&self) -> Result<(), Flaw> {
         let of_stream = matches!(self.kind, BlockKind::Data | BlockKind::Map);
+        require(self.sequence < SEQUENCES, "the number of a block is out of bounds")?;
         require(of_stream == (self.stream != 0), "a block names a stream exactly when it holds data or map")?;
         let runs_fit = match self.kind {
             BlockKind::Data => self.run_count >= 1,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Most bytes of JSON in one value.
 const BYTES_MAX: usize = 16 << 20;
-/// Most values inside one: 65,535 files outside the data directory of a server need three each.
+/// Most values inside one: 80,000 files outside the data directory of a server need three each.
 const VALUES_MAX: usize = 1 << 18;
 /// How deep arrays and objects may be nested.
 const DEPTH_MAX: usize = 32;

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::{halves, joined};
 use super::{FORMAT_VERSION, Flaw, broken, require, round_up};
 use crate::checksum::crc32c;
 use crate::cipher::{CipherId, WrappedKey};
@@ -78,7 +79,7 @@ pub struct Label {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamRecord {
     /// The number that blocks carry.
-    pub id: u16,
+    pub id: u32,
     /// Phase of the restore.
     pub layer: u16,
     /// Unit of a differential in bytes.
@@ -176,15 +177,15 @@ const FAMILY_AT: std::ops::Range<usize> = 48..50;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct FixedStream {
-    id: U16,
+    id_low: U16,
     role: u8,
     reserved_a: u8,
     layer: U16,
-    reserved_b: [u8; 2],
+    id_high: U16,
     unit: U32,
     map_window: U32,
     size: U64,
-    reserved_c: [u8; 8],
+    reserved_b: [u8; 8],
 }
 const STREAM: usize = 32;
 const _: () = assert!(size_of::<FixedStream>() == STREAM);
@@ -362,25 +363,26 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
 }
 
 fn encode_stream(stream: &StreamRecord) -> FixedStream {
+    let (id_low, id_high) = halves(stream.id);
     FixedStream {
-        id: U16::new(stream.id),
+        id_low: U16::new(id_low),
         role: 1,
         reserved_a: 0,
         layer: U16::new(stream.layer),
-        reserved_b: [0; 2],
+        id_high: U16::new(id_high),
         unit: U32::new(stream.unit),
         map_window: U32::new(stream.map_window),
         size: U64::new(stream.size),
-        reserved_c: [0; 8],
+        reserved_b: [0; 8],
     }
 }
 
 fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
     let fixed = FixedStream::read_from_bytes(bytes).map_err(|_| broken("stream record cut off"))?;
-    let unit = fixed.unit.get();
-    require(fixed.id.get() != 0 && fixed.role == 1, "stream record of an unknown role")?;
+    let (id, unit) = (joined(fixed.id_low, fixed.id_high), fixed.unit.get());
+    require(id != 0 && fixed.role == 1, "stream record of an unknown role")?;
     require(unit.is_power_of_two() && (4096..=65536).contains(&unit), "unit of a stream out of bounds")?;
-    let reserved = [&[fixed.reserved_a][..], &fixed.reserved_b, &fixed.reserved_c];
+    let reserved = [&[fixed.reserved_a][..], &fixed.reserved_b];
     require(
         reserved.iter().all(|bytes| bytes.iter().all(|&b| b == 0)),
         "reserved bytes of a stream record are not zero",
@@ -389,13 +391,7 @@ fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
     let window_bytes = u64::from(fixed.map_window.get()) * u64::from(unit);
     require(fixed.map_window.get() <= 1 << 22 && window_bytes < 1 << 32, "map window of a stream out of bounds")?;
     require(fixed.size.get() <= 1 << 62, "size of a stream out of bounds")?;
-    Ok(StreamRecord {
-        id: fixed.id.get(),
-        layer: fixed.layer.get(),
-        unit,
-        map_window: fixed.map_window.get(),
-        size: fixed.size.get(),
-    })
+    Ok(StreamRecord { id, layer: fixed.layer.get(), unit, map_window: fixed.map_window.get(), size: fixed.size.get() })
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Flaw> {

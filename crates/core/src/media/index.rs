@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::block::{BLOCK_HEADER, BlockHeader, DIGEST, Run, TAG};
+use super::block::{BLOCK_HEADER, BlockHeader, DIGEST, Run, TAG, halves, joined};
 use super::{Flaw, broken, require};
 
 /// Bytes of one entry.
@@ -28,10 +28,9 @@ pub struct IndexEntry {
     pub kind: u8,
     /// Codec number.
     pub codec: u8,
-    /// Stream, or 0.
-    pub stream: U16,
-    /// The block's sequence number.
-    pub sequence: U64,
+    stream_low: U16,
+    /// Six bytes of the block's sequence number, and the high half of the stream's.
+    numbers: [u8; 8],
     /// Offset of the first run, or 0.
     pub first: U64,
     /// End of the last run minus `first`, or 0.
@@ -42,23 +41,41 @@ pub struct IndexEntry {
     pub body_crc: U32,
 }
 const _: () = assert!(size_of::<IndexEntry>() == ENTRY);
+/// Bytes of a sequence number in an entry: it is below `SEQUENCES`.
+const SEQUENCE: usize = 6;
 
 impl IndexEntry {
     /// The entry of the block whose header has these bytes, standing at `offset`.
     pub fn of(header: &BlockHeader, header_bytes: &[u8; BLOCK_HEADER], offset: u64, span: (u64, u64)) -> Self {
         let crc = &header_bytes[BLOCK_HEADER - 4..];
+        let (stream_low, stream_high) = halves(header.stream);
+        let mut numbers = header.sequence.to_le_bytes();
+        numbers[SEQUENCE..].copy_from_slice(&stream_high.to_le_bytes());
         Self {
             offset: U64::new(offset),
             length: U32::new(header.block_length() as u32),
             kind: header.kind as u8,
             codec: header.codec,
-            stream: U16::new(header.stream),
-            sequence: U64::new(header.sequence),
+            stream_low: U16::new(stream_low),
+            numbers,
             first: U64::new(span.0),
             span: U64::new(span.1),
             header_crc: U32::new(u32::from_le_bytes([crc[0], crc[1], crc[2], crc[3]])),
             body_crc: U32::new(header.body_crc),
         }
+    }
+
+    /// The block's stream, or 0.
+    pub fn stream(&self) -> u32 {
+        let [.., low, high] = self.numbers;
+        joined(self.stream_low, U16::from_bytes([low, high]))
+    }
+
+    /// The block's sequence number.
+    pub fn sequence(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes[..SEQUENCE].copy_from_slice(&self.numbers[..SEQUENCE]);
+        u64::from_le_bytes(bytes)
     }
 
     /// The entry without what only the runs tell: what the family digest covers, and all that is known of an

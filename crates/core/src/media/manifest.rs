@@ -10,10 +10,11 @@ use uuid::Uuid;
 use super::paths::check_paths;
 use super::{EngineValue, Flaw, SetHeader, SetKind, StreamRecord, broken, require, total};
 
-/// Most bytes of JSON that a manifest may have, packed or not: 1 KiB for each file of the largest set.
+/// Most bytes of JSON that a manifest may have, packed or not.
 const MANIFEST_MAX: usize = 64 << 20;
-/// Most streams, as many as there are numbers for them; most families; and most warnings.
-const STREAMS_MAX: usize = u16::MAX as usize;
+/// Most streams of a set: each has a line of some 250 bytes in the manifest, with its name.
+pub const STREAMS_MAX: usize = MANIFEST_MAX / 256;
+/// Most families, and most warnings.
 const FAMILIES_MAX: usize = super::MAX_FAMILIES as usize;
 const WARNINGS_MAX: usize = u16::MAX as usize;
 /// Most bytes in an engine's account of one file.
@@ -167,7 +168,7 @@ pub struct ManifestFamily {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestStream {
     /// The number that blocks carry.
-    pub id: u16,
+    pub id: u32,
     /// Name of the file, relative.
     pub name: String,
     /// Phase of the restore.
@@ -183,7 +184,7 @@ pub struct ManifestStream {
     pub identity: String,
     /// In a differential of an open set: the stream of the full that it begins as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<u16>,
+    pub base: Option<u32>,
     /// In an open set: the engine's own account of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<EngineValue>,

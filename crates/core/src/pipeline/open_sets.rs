@@ -30,7 +30,7 @@ const SEED: u64 = 0x5EED;
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub layer: u16,
-    pub stream: u16,
+    pub stream: u32,
     pub offset: u64,
     pub length: usize,
     pub value: u8,
@@ -41,14 +41,14 @@ pub(super) struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,
     /// Added to its numbers, so that two backups of the same streams number them differently.
-    shift: u16,
+    shift: u32,
     /// What its manifests say of the page map's seed.
     seed: u64,
 }
 
 const GONE: u64 = u64::MAX;
 /// Of the streams, the last has no identity.
-const LOG: u16 = 4;
+const LOG: u32 = 4;
 
 struct State {
     steps: VecDeque<Step>,
@@ -78,11 +78,11 @@ impl Source for Growing {
         true
     }
 
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         self.known().into_iter().find(|stream| stream.id == id)
     }
 
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         (id != LOG + self.shift).then(|| format!("space:{}", id - self.shift))
     }
 
@@ -98,7 +98,7 @@ impl Source for Growing {
         Ok(Box::new(Player { source: self, gave: false }))
     }
 
-    fn is_free(&self, _: u16, _: u64) -> bool {
+    fn is_free(&self, _: u32, _: u64) -> bool {
         false
     }
 
@@ -127,7 +127,7 @@ impl Reader for Player<'_> {
         self.gave = true;
         let id = step.stream + self.source.shift;
         if state.found.iter().all(|stream| stream.id != id) {
-            let size = self.source.sizes[usize::from(step.stream) - 1];
+            let size = self.source.sizes[step.stream as usize - 1];
             let name = format!("d{}/f{}", step.stream % 3, step.stream);
             state.found.push(Stream { id, name, unit: 4096, size });
         }
@@ -247,7 +247,7 @@ fn streams_on(shelves: &[Shelf]) -> Vec<ManifestStream> {
 }
 
 /// What the steps leave behind, one after another.
-fn expected(steps: &[Step], size: u64, id: u16) -> Vec<u8> {
+fn expected(steps: &[Step], size: u64, id: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for step in steps.iter().filter(|step| step.stream == id) {
         let end = step.offset as usize + step.length;
@@ -340,7 +340,7 @@ fn go_on(root: &Path, sets: &[&[Shelf]], streams: &[ManifestStream]) {
 fn prove_and_fetch(
     full: &[Shelf],
     target: &dyn Target,
-    path: &(dyn Fn(u16) -> Option<PathBuf> + Sync),
+    path: &(dyn Fn(u32) -> Option<PathBuf> + Sync),
     finish: &dyn Fn() -> Result<()>,
 ) {
     let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, full.len(), TRANSFER).unwrap();
@@ -348,7 +348,7 @@ fn prove_and_fetch(
     let (progress, halt) = (Progress::default(), Halt::new());
     let unpack = Unpack { plan: &plan, target, progress: &progress, halt: &halt, tick: &|| Ok(()), input: &input };
     let mut map = BaseMap::open(assemble(full, &input)).unwrap();
-    let open = |stream: u16| path(stream).map(|path| OpenedFile::read(&path, Mode::Buffered)).transpose();
+    let open = |stream: u32| path(stream).map(|path| OpenedFile::read(&path, Mode::Buffered)).transpose();
     let before = unpack.compare(&map, &open, None).unwrap();
     let fetched = unpack.fetch(map.set_mut(), &before.differ).unwrap();
     finish().unwrap();
@@ -366,7 +366,7 @@ fn restores_to_what_was_sent(steps: &[Step], sizes: &[u64], families: u16) {
 fn differs_to(before: (&[Step], &[u64]), now: (&[Step], &[u64]), families: u16) -> u64 {
     let full = back_up(&Growing::new(before.0, before.1), families, None);
     let base = BaseMap::open(assemble(&full, &Pool::new(0, 4096).unwrap())).unwrap();
-    let source = Growing { shift: 7, ..Growing::new(now.0, now.1) };
+    let source = Growing { shift: 70_000, ..Growing::new(now.0, now.1) };
     let differential = back_up(&source, families, Some(&base));
     assert_restores(&[&full, &differential], now.0, now.1);
     differential.iter().map(|shelf| shelf.lock().unwrap().len() as u64).sum()
@@ -418,7 +418,7 @@ fn a_source_that_goes_back_to_a_lower_layer_is_refused() {
     assert!(reading.run(&mut Clock::new()).unwrap_err().to_string().contains("layer 0 after layer 1"));
 }
 
-fn pages(layer: u16, stream: u16, count: u64, value: impl Fn(u64) -> u8) -> Vec<Step> {
+fn pages(layer: u16, stream: u32, count: u64, value: impl Fn(u64) -> u8) -> Vec<Step> {
     let page = |number| Step { layer, stream, offset: number * 4096, length: 4096, value: value(number) };
     (0..count).map(page).collect()
 }
@@ -493,7 +493,7 @@ proptest! {
 
 /// What a server may send: layer, stream, offset, length, value.
 fn sent() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0_u16..3, 1_u16..5, 0_u64..24, 1_usize..5, 0_u8..4);
+    let step = (0_u16..3, 1_u32..5, 0_u64..24, 1_usize..5, 0_u8..4);
     let step = step.prop_map(|(layer, stream, at, length, value)| {
         // Halves of units too.
         Step { layer, stream, offset: at * 2048, length: length * 2048, value }

@@ -24,7 +24,7 @@ pub fn map_window(unit: u32, transfer_size: u32) -> u32 {
 
 /// A finished window: the entries of consecutive units.
 pub(super) struct Window {
-    pub stream: u16,
+    pub stream: u32,
     /// First byte of the stream that it describes.
     pub offset: u64,
     /// Bytes of the stream that it describes.
@@ -35,7 +35,7 @@ pub(super) struct Window {
 
 /// All windows that are not finished yet.
 pub(super) struct PageMap {
-    open: Mutex<HashMap<(u16, u64), Open>>,
+    open: Mutex<HashMap<(u32, u64), Open>>,
 }
 
 struct Open {

@@ -120,7 +120,7 @@ impl Remake<'_> {
 }
 
 /// The unit of each stream: where a run may be parted.
-fn units(from: &MediaSet) -> HashMap<u16, u32> {
+fn units(from: &MediaSet) -> HashMap<u32, u32> {
     let of_manifest = from.manifest().into_iter().flat_map(|manifest| &manifest.streams);
     let of_header = from.header().streams.iter().map(|stream| (stream.id, stream.unit));
     of_manifest.map(|stream| (stream.id, stream.unit)).chain(of_header).collect()
@@ -131,7 +131,7 @@ struct Blocks<'a> {
     remake: &'a Remake<'a>,
     board: &'a Board,
     output: &'a Arc<Pool>,
-    units: HashMap<u16, u32>,
+    units: HashMap<u32, u32>,
 }
 
 impl Target for Blocks<'_> {
@@ -151,11 +151,11 @@ impl Target for Blocks<'_> {
         })))
     }
 
-    fn write(&self, _: u16, _: u64, _: &[u8]) -> Result<()> {
+    fn write(&self, _: u32, _: u64, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn zero(&self, _: u16, _: u64, _: u64) -> Result<()> {
+    fn zero(&self, _: u32, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
 }
@@ -163,7 +163,7 @@ impl Target for Blocks<'_> {
 /// A worker's means to give blocks their places.
 struct Placer<'a> {
     board: &'a Board,
-    units: &'a HashMap<u16, u32>,
+    units: &'a HashMap<u32, u32>,
     encoder: Option<Encoder>,
     encrypted: bool,
     hand: Hand,

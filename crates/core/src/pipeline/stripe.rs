@@ -75,7 +75,7 @@ pub(super) struct StripeState {
 pub(super) struct Unsealed<'a> {
     pub kind: BlockKind,
     pub codec: u8,
-    pub stream: u16,
+    pub stream: u32,
     pub layer: u16,
     pub runs: &'a [Run],
     pub prefix_length: usize,
@@ -263,7 +263,7 @@ impl Board {
     pub fn unpacked_block<'a>(
         &self,
         kind: BlockKind,
-        stream: u16,
+        stream: u32,
         runs: &'a [Run],
         payload: &[u8],
         bytes: &'a mut Vec<u8>,
@@ -277,7 +277,7 @@ impl Board {
         &self,
         kind: BlockKind,
         codec: u8,
-        stream: u16,
+        stream: u32,
         runs: &'a [Run],
         payload: &[u8],
         plain: (usize, [u8; DIGEST]),

@@ -72,7 +72,7 @@ pub(super) struct Gathered {
     buffer: Buffer,
     length: usize,
     runs: Vec<Run>,
-    stream: u16,
+    stream: u32,
     layer: u16,
 }
 
@@ -133,7 +133,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn stream(&self, id: u16) -> Result<StreamRecord> {
+    fn stream(&self, id: u32) -> Result<StreamRecord> {
         let scratch = matches!(self.selection, Selection::Open { .. } | Selection::Changed { .. });
         let mapped = || scratch && self.source.identity(id).is_some();
         let record = |stream: Stream| StreamRecord {
@@ -317,7 +317,7 @@ impl Worker<'_> {
         mut buffer: Buffer,
         plain: (usize, [u8; DIGEST]),
         runs: &[Run],
-        stream: u16,
+        stream: u32,
         layer: u16,
     ) -> Result<()> {
         let packed = self.pack(&buffer, plain.0, runs)?;
@@ -392,7 +392,7 @@ fn lay_out(
 fn unsealed<'a>(
     bytes: BlockBytes<'a>,
     shape: &Shape,
-    stream: u16,
+    stream: u32,
     layer: u16,
     runs: &'a [Run],
     length: usize,

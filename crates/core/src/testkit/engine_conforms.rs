@@ -105,7 +105,7 @@ fn free_units_are_whole(source: &dyn Source) {
         assert!((0..units).all(|number| free(number) == free(number)));
         assert!(!free(units) && !free(units + 1_000_000), "{}: nothing is free behind the end", stream.name);
     }
-    let unknown = (1..=u16::MAX).find(|id| source.streams().iter().all(|stream| stream.id != *id));
+    let unknown = (1..=u32::MAX).find(|id| source.streams().iter().all(|stream| stream.id != *id));
     assert!(unknown.is_none_or(|id| !source.is_free(id, 0)), "nothing is free in a stream that was not announced");
 }
 
@@ -310,11 +310,11 @@ mod tests {
             Ok(Box::new(OpenReader(self)))
         }
 
-        fn is_free(&self, _: u16, offset: u64) -> bool {
+        fn is_free(&self, _: u32, offset: u64) -> bool {
             offset >= SIZE as u64 && self.defect == Defect::CallsWhatIsNotThereFree
         }
 
-        fn sample(&self, _: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        fn sample(&self, _: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
             let bytes = self.bytes.lock().unwrap();
             let from = &bytes[offset as usize..(offset as usize + buffer.len()).min(SIZE)];
             buffer[..from.len()].copy_from_slice(from);

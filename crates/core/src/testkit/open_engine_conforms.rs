@@ -137,7 +137,7 @@ fn described(source: &dyn Source, found: &[Stream]) {
 
 /// What a restore makes of the extents: layer by layer; what never came is zero.
 fn put_together(extents: &[(Extent, Vec<u8>)], found: &[Stream]) -> Files {
-    let by_number: HashMap<u16, &Stream> = found.iter().map(|stream| (stream.id, stream)).collect();
+    let by_number: HashMap<u32, &Stream> = found.iter().map(|stream| (stream.id, stream)).collect();
     let mut ordered: Vec<&(Extent, Vec<u8>)> = extents.iter().collect();
     ordered.sort_by_key(|(extent, _)| (extent.stream, extent.layer, extent.offset));
     let mut files: Files = found
@@ -145,7 +145,7 @@ fn put_together(extents: &[(Extent, Vec<u8>)], found: &[Stream]) -> Files {
         .filter(|stream| !stream.name.is_empty())
         .map(|stream| (stream.name.clone(), vec![0; stream.size as usize]))
         .collect();
-    let mut before: Option<(u16, u16, u64)> = None;
+    let mut before: Option<(u32, u16, u64)> = None;
     for (extent, bytes) in ordered {
         let stream = by_number.get(&extent.stream).expect("every extent's stream is found in the end");
         let end = extent.offset + u64::from(extent.length);
@@ -243,7 +243,7 @@ mod tests {
     const PIECE: u64 = 16 << 10;
 
     /// Layer, stream, offset and content of each piece, in order.
-    fn pieces() -> Vec<(u16, u16, u64, u8)> {
+    fn pieces() -> Vec<(u16, u32, u64, u8)> {
         let first = (0..8).map(|at| (0, 1 + at / 4, u64::from(at % 4) * PIECE, 7));
         first.chain((0..4).map(|at| (1, 1, at * PIECE, 9))).collect()
     }
@@ -265,16 +265,16 @@ mod tests {
             true
         }
 
-        fn stream(&self, id: u16) -> Option<Stream> {
+        fn stream(&self, id: u32) -> Option<Stream> {
             Some(Stream { id, name: String::new(), unit: 4096, size: 0 })
         }
 
-        fn identity(&self, id: u16) -> Option<String> {
+        fn identity(&self, id: u32) -> Option<String> {
             Some(if self.defect == Defect::HasOneIdentityTwice { "space".into() } else { format!("space:{id}") })
         }
 
         fn found(&self) -> Result<Vec<Stream>> {
-            let name = |id: u16| match self.defect {
+            let name = |id: u32| match self.defect {
                 Defect::HasOneNameTwice => "same.ibd".to_owned(),
                 Defect::LeadsOut => format!("../{id}.ibd"),
                 _ => format!("{id}.ibd"),
@@ -287,7 +287,7 @@ mod tests {
             Ok(Box::new(Cursor(self, index)))
         }
 
-        fn is_free(&self, _: u16, _: u64) -> bool {
+        fn is_free(&self, _: u32, _: u64) -> bool {
             false
         }
 

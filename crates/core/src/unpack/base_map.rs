@@ -21,7 +21,7 @@ pub struct BaseMap {
     open: bool,
     places: HashMap<WindowKey, (usize, BlockReference)>,
     /// Where each stream stands among them.
-    by_id: HashMap<u16, usize>,
+    by_id: HashMap<u32, usize>,
     by_identity: HashMap<String, usize>,
     inner: Mutex<Inner>,
 }
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 /// Stream, and number of the window in it.
-type WindowKey = (u16, u64);
+type WindowKey = (u32, u64);
 
 impl BaseMap {
     /// Finds all MAP blocks of a full.
@@ -46,7 +46,7 @@ impl BaseMap {
         let manifest = set.manifest().cloned().ok_or_else(|| refused("it is a pipe; the base must be in files"))?;
         let map = manifest.map.as_ref().ok_or_else(|| refused("it has no page map"))?;
         let seed = map.seed().map_err(|flaw| refused(&flaw.to_string()))?;
-        let windows: HashMap<u16, u64> = manifest
+        let windows: HashMap<u32, u64> = manifest
             .streams
             .iter()
             .map(|stream| (stream.id, u64::from(stream.unit) * u64::from(stream.map_window)))
@@ -56,10 +56,10 @@ impl BaseMap {
         let (families, data_key) = set.parts_mut();
         for (at, family) in families.iter_mut().enumerate() {
             family.for_each_entry(data_key, |entry| {
-                let window = windows.get(&entry.stream.get()).copied().filter(|&bytes| bytes > 0);
+                let window = windows.get(&entry.stream()).copied().filter(|&bytes| bytes > 0);
                 if let (true, Some(bytes)) = (entry.kind == BlockKind::Map as u8, window) {
                     let place = BlockReference { offset: entry.offset.get(), length: entry.length.get() };
-                    let key = (entry.stream.get(), entry.first.get() / bytes);
+                    let key = (entry.stream(), entry.first.get() / bytes);
                     doubled |= places.insert(key, (at, place)).is_some();
                 }
             })?;
@@ -116,14 +116,14 @@ impl BaseMap {
 
     /// Of an open full: the number of the stream with this identity and unit, if it has a map. A differential of that stream
     /// begins as it.
-    pub fn stream_like(&self, identity: &str, unit: u32) -> Option<u16> {
+    pub fn stream_like(&self, identity: &str, unit: u32) -> Option<u32> {
         let stream = &self.streams[*self.by_identity.get(identity)?];
         (stream.unit == unit).then_some(stream.id)
     }
 
     /// Puts the entries of `count` units from byte `offset` on of a stream of the full into `into`. Units that the full did not
     /// have are zero; all of them are for `None`.
-    pub fn entries(&self, stream: Option<u16>, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
+    pub fn entries(&self, stream: Option<u32>, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
         let known = stream.and_then(|stream| self.by_id.get(&stream)).map(|&at| &self.streams[at]);
         let Some(known) = known else {

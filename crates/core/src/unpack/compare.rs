@@ -20,7 +20,7 @@ use crate::media::ManifestStream;
 use crate::threads;
 
 /// Opens the file of a stream; `None` of one that is not restored.
-pub type OpenStream<'a> = &'a (dyn Fn(u16) -> Result<Option<OpenedFile>> + Sync);
+pub type OpenStream<'a> = &'a (dyn Fn(u32) -> Result<Option<OpenedFile>> + Sync);
 
 /// What a comparison found.
 pub struct Compared {
@@ -29,7 +29,7 @@ pub struct Compared {
     /// Bytes in the chunks that agree.
     pub kept: u64,
     /// The first such unit, by stream and offset; `None` when there is none.
-    pub first: Option<(u16, u64)>,
+    pub first: Option<(u32, u64)>,
 }
 
 /// What the threads share.
@@ -40,7 +40,7 @@ struct Shared<'a> {
     open: bool,
     unknown_agrees: bool,
     differ: &'a Marks,
-    first: Mutex<Option<(u16, u64)>>,
+    first: Mutex<Option<(u32, u64)>>,
     kept: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ struct Shared<'a> {
 struct Cursor<'a, I> {
     chunks: I,
     open: OpenStream<'a>,
-    file: Option<(u16, Option<Arc<OpenedFile>>)>,
+    file: Option<(u32, Option<Arc<OpenedFile>>)>,
 }
 
 impl Unpack<'_> {

@@ -23,12 +23,12 @@ pub const SYNCS_AT_ONCE: usize = 8;
 
 /// New files below a directory.
 pub struct DirectoryTarget {
-    files: HashMap<u16, (PathBuf, u64)>,
+    files: HashMap<u32, (PathBuf, u64)>,
     /// Without a name: of files that went while they were copied.
-    nameless: BTreeSet<u16>,
+    nameless: BTreeSet<u32>,
     directories: BTreeSet<PathBuf>,
     /// Least recently used first.
-    open: Mutex<Vec<(u16, Arc<TargetFile>)>>,
+    open: Mutex<Vec<(u32, Arc<TargetFile>)>>,
 }
 
 impl DirectoryTarget {
@@ -100,7 +100,7 @@ impl DirectoryTarget {
     }
 
     /// The file of a stream that has one.
-    pub fn path(&self, stream: u16) -> Option<&Path> {
+    pub fn path(&self, stream: u32) -> Option<&Path> {
         self.files.get(&stream).map(|(path, _)| path.as_path())
     }
 
@@ -146,7 +146,7 @@ impl DirectoryTarget {
     }
 
     /// Writes what lies within `size` bytes: what a run holds beyond them would be cut off, and no file may be that long.
-    fn write_within(&self, stream: u16, size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write_within(&self, stream: u32, size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let room = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         if self.nameless.contains(&stream) || room == 0 {
             return Ok(());
@@ -155,7 +155,7 @@ impl DirectoryTarget {
     }
 
     /// The same of zeros.
-    fn zero_within(&self, stream: u16, size: u64, offset: u64, length: u64) -> Result<()> {
+    fn zero_within(&self, stream: u32, size: u64, offset: u64, length: u64) -> Result<()> {
         let room = size.saturating_sub(offset);
         if self.nameless.contains(&stream) || room == 0 {
             return Ok(());
@@ -164,11 +164,11 @@ impl DirectoryTarget {
     }
 
     /// Bytes of a stream; of one that is not known as many as there may be, for it is refused where it is written.
-    fn size(&self, stream: u16) -> u64 {
+    fn size(&self, stream: u32) -> u64 {
         self.files.get(&stream).map_or(u64::MAX, |(_, size)| *size)
     }
 
-    fn file(&self, stream: u16) -> Result<Arc<TargetFile>> {
+    fn file(&self, stream: u32) -> Result<Arc<TargetFile>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let file = match open.iter().position(|(known, _)| *known == stream) {
             Some(at) => open.remove(at).1,
@@ -191,7 +191,7 @@ impl DirectoryTarget {
 pub struct BaseTarget<'a> {
     target: &'a DirectoryTarget,
     /// The stream of the differential, and the size of that of the full.
-    files: HashMap<u16, (u16, u64)>,
+    files: HashMap<u32, (u32, u64)>,
 }
 
 impl<'a> BaseTarget<'a> {
@@ -200,7 +200,7 @@ impl<'a> BaseTarget<'a> {
     /// # Errors
     /// The differential begins as a stream that the full does not have, or that is of another kind there.
     pub fn new(target: &'a DirectoryTarget, full: &[ManifestStream], differential: &[ManifestStream]) -> Result<Self> {
-        let known: HashMap<u16, &ManifestStream> = full.iter().map(|stream| (stream.id, stream)).collect();
+        let known: HashMap<u32, &ManifestStream> = full.iter().map(|stream| (stream.id, stream)).collect();
         let mut files = HashMap::new();
         for stream in differential {
             let Some(base) = stream.base else { continue };
@@ -218,7 +218,7 @@ impl<'a> BaseTarget<'a> {
     }
 
     /// The file that a stream of the full goes to, if it goes anywhere.
-    pub fn path(&self, stream: u16) -> Option<&Path> {
+    pub fn path(&self, stream: u32) -> Option<&Path> {
         self.files.get(&stream).and_then(|&(stream, _)| self.target.path(stream))
     }
 
@@ -233,11 +233,11 @@ impl Target for BaseTarget<'_> {
         false
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.files.get(&stream).map_or(Ok(()), |&(stream, size)| self.target.write_within(stream, size, offset, bytes))
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.files.get(&stream).map_or(Ok(()), |&(stream, size)| self.target.zero_within(stream, size, offset, length))
     }
 }
@@ -247,11 +247,11 @@ impl Target for DirectoryTarget {
         false
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write_within(stream, self.size(stream), offset, bytes)
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.zero_within(stream, self.size(stream), offset, length)
     }
 }
@@ -271,7 +271,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn stream(id: u16, name: &str, size: u64) -> ManifestStream {
+    fn stream(id: u32, name: &str, size: u64) -> ManifestStream {
         ManifestStream {
             id,
             name: name.into(),
@@ -307,8 +307,8 @@ mod tests {
         }
         target.finish().unwrap();
         for stream in &streams {
-            let [a, b] = stream.id.to_le_bytes();
-            assert_eq!(fs::read(root.path().join(&stream.name)).unwrap(), [0, 0, a, b, 0, 0, 0, 0, 7, 0]);
+            let [a, b, c, d] = stream.id.to_le_bytes();
+            assert_eq!(fs::read(root.path().join(&stream.name)).unwrap(), [0, 0, a, b, c, d, 0, 0, 7, 0]);
         }
         assert!(target.write(601, 0, &[1]).is_err());
     }

@@ -64,13 +64,13 @@ impl Target for Clipped<'_> {
         self.target.discards()
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         let within = |part: &Range<u64>| (part.start - offset) as usize..(part.end - offset) as usize;
         let mut parts = self.wanted.parts(stream, offset..offset + bytes.len() as u64);
         parts.try_for_each(|part| self.target.write(stream, part.start, &bytes[within(&part)]))
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         let mut parts = self.wanted.parts(stream, offset..offset + length);
         parts.try_for_each(|part| self.target.zero(stream, part.start, part.end - part.start))
     }
@@ -141,7 +141,7 @@ impl Unpack<'_> {
             let touches = |entry: &&IndexEntry| {
                 let first = entry.first.get();
                 let range = first..first.saturating_add(entry.span.get());
-                entry.kind == BlockKind::Data as u8 && wanted.touches(entry.stream.get(), range)
+                entry.kind == BlockKind::Data as u8 && wanted.touches(entry.stream(), range)
             };
             let chosen: Vec<IndexEntry> = entries.iter().filter(touches).copied().collect();
             self.send(family, &chosen, shared, counts, to_workers, &mut clock)?;
@@ -250,7 +250,7 @@ impl Walk {
             self.position = offset.checked_add(length.into()).ok_or_else(|| broken("the index names no place"))?;
             self.digest.add(entry);
             self.blocks += 1;
-            self.sequences.add(self.weights, [entry.sequence.get(), 0, 0]);
+            self.sequences.add(self.weights, [entry.sequence(), 0, 0]);
             if entry.kind == BlockKind::Manifest as u8 {
                 self.manifest.push(BlockReference { offset, length });
             }

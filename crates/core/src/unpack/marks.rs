@@ -14,12 +14,12 @@ pub struct Marks {
     /// Bytes of a chunk.
     chunk: u64,
     streams: Vec<Stream>,
-    by_id: HashMap<u16, usize>,
+    by_id: HashMap<u32, usize>,
     bits: Vec<AtomicU64>,
 }
 
 struct Stream {
-    id: u16,
+    id: u32,
     size: u64,
     /// The number of its first chunk.
     first: u64,
@@ -36,8 +36,8 @@ pub(super) struct Chunk {
 
 impl Marks {
     /// Of streams with these numbers and sizes; nothing is marked.
-    pub fn new(streams: impl Iterator<Item = (u16, u64)>) -> Self {
-        let streams: Vec<(u16, u64)> = streams.collect();
+    pub fn new(streams: impl Iterator<Item = (u32, u64)>) -> Self {
+        let streams: Vec<(u32, u64)> = streams.collect();
         let chunks = |chunk: u64| streams.iter().map(|&(_, size)| size.div_ceil(chunk)).sum::<u64>();
         let mut chunk = CHUNK;
         while chunks(chunk) > MOST && chunk < 1 << 62 {
@@ -64,7 +64,7 @@ impl Marks {
     }
 
     /// The number of a chunk's stream.
-    pub(super) fn id(&self, chunk: &Chunk) -> u16 {
+    pub(super) fn id(&self, chunk: &Chunk) -> u32 {
         self.streams[chunk.stream].id
     }
 
@@ -74,7 +74,7 @@ impl Marks {
     }
 
     /// Marks the chunk of `stream` that byte `offset` is in, if there is one.
-    pub fn mark(&self, stream: u16, offset: u64) {
+    pub fn mark(&self, stream: u32, offset: u64) {
         let Some(stream) = self.by_id.get(&stream).map(|&at| &self.streams[at]) else { return };
         if offset < stream.size {
             let (word, bit) = self.place(stream, offset);
@@ -88,7 +88,7 @@ impl Marks {
     }
 
     /// The parts of a range of `stream` that lie in marked chunks, in order. What lies behind the end of the stream is in none.
-    pub fn parts(&self, stream: u16, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub fn parts(&self, stream: u32, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let stream = self.by_id.get(&stream).map(|&at| &self.streams[at]);
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -107,12 +107,12 @@ impl Marks {
     }
 
     /// True when a byte of this range is in a marked chunk.
-    pub fn touches(&self, stream: u16, range: Range<u64>) -> bool {
+    pub fn touches(&self, stream: u32, range: Range<u64>) -> bool {
         self.parts(stream, range).next().is_some()
     }
 
     /// The parts of all streams that are marked, by the number of the stream.
-    pub fn all_parts(&self) -> impl Iterator<Item = (u16, Range<u64>)> {
+    pub fn all_parts(&self) -> impl Iterator<Item = (u32, Range<u64>)> {
         self.streams.iter().flat_map(|stream| self.parts(stream.id, 0..stream.size).map(|part| (stream.id, part)))
     }
 

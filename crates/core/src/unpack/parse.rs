@@ -288,8 +288,8 @@ impl<'a> Parser<'a> {
         if !entries.iter().map(seen).eq(self.pending.iter().copied()) {
             return Err(self.damaged(at.offset, "the index does not describe the blocks before it"));
         }
-        for entry in entries.iter().filter(|entry| encrypted && entry.stream.get() != 0) {
-            self.spans.take(self.weights, [entry.sequence.get(), entry.first.get(), entry.span.get()]);
+        for entry in entries.iter().filter(|entry| encrypted && entry.stream() != 0) {
+            self.spans.take(self.weights, [entry.sequence(), entry.first.get(), entry.span.get()]);
         }
         self.pending.clear();
         if self.index.len() == self.header.set.transfer_size as usize / TRAILER_REFERENCE {

@@ -72,7 +72,7 @@ pub(super) struct Work {
 
 /// Bytes for the target.
 struct Write {
-    stream: u16,
+    stream: u32,
     offset: u64,
     piece: Piece,
     /// Until it is dropped, no higher layer begins.

@@ -20,7 +20,7 @@ pub(super) struct Tally<'a> {
     header: &'a SetHeader,
     /// What the set restores to, and the place of each stream in it.
     streams: Vec<StreamRecord>,
-    places: HashMap<u16, usize>,
+    places: HashMap<u32, usize>,
     weights: Weights,
     /// Whether the page map is looked at.
     maps: bool,

@@ -49,10 +49,10 @@ pub trait Target: Sync {
     }
 
     /// Puts `bytes` at `offset` of a stream.
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()>;
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Makes a range of a stream zero.
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()>;
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()>;
 }
 
 /// A target for verification: everything is checked, nothing is written.
@@ -63,11 +63,11 @@ impl Target for NullTarget {
         true
     }
 
-    fn write(&self, _: u16, _: u64, _: &[u8]) -> Result<()> {
+    fn write(&self, _: u32, _: u64, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn zero(&self, _: u16, _: u64, _: u64) -> Result<()> {
+    fn zero(&self, _: u32, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
 }
@@ -82,7 +82,7 @@ const SHORT: usize = 128 << 10;
 /// One file for each stream.
 #[derive(Default)]
 pub struct FileTarget {
-    files: HashMap<u16, TargetFile>,
+    files: HashMap<u32, TargetFile>,
 }
 
 /// A file that bytes are put into, at any offset and from several threads.
@@ -167,7 +167,7 @@ impl TargetFile {
 }
 
 /// Blocks of a stream that nobody has named.
-pub(super) fn unnamed_stream(stream: u16) -> Error {
+pub(super) fn unnamed_stream(stream: u32) -> Error {
     Error::incomplete(
         "media set",
         format!("it has blocks of stream {stream}, which its manifest does not name"),
@@ -183,7 +183,7 @@ impl FileTarget {
 
     /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so ZERO
     /// runs need no writing.
-    pub fn add(&mut self, stream: u16, path: &Path, size: u64, fresh: bool) -> Result<()> {
+    pub fn add(&mut self, stream: u32, path: &Path, size: u64, fresh: bool) -> Result<()> {
         let mut file = TargetFile::open(path, fresh)?;
         file.set_size(size)?;
         if fresh {
@@ -198,7 +198,7 @@ impl FileTarget {
         self.files.values().try_for_each(TargetFile::sync)
     }
 
-    fn file(&self, stream: u16) -> Result<&TargetFile> {
+    fn file(&self, stream: u32) -> Result<&TargetFile> {
         self.files.get(&stream).ok_or_else(|| unnamed_stream(stream))
     }
 }
@@ -208,11 +208,11 @@ impl Target for FileTarget {
         false
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file(stream)?.write(offset, bytes)
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.file(stream)?.zero(offset, length)
     }
 }

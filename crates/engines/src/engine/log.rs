@@ -24,7 +24,7 @@ pub trait LogEngine: Sync {
     fn end(&self, position: &serde_json::Value) -> Result<SetEnd, String>;
 
     /// The streams of a log set: their ids, and how files with their bytes are called.
-    fn streams(&self) -> &'static [(u16, &'static str)];
+    fn streams(&self) -> &'static [(u32, &'static str)];
 
     /// Opens the database that `url` names, and finds the first of `bases` that its log continues. Gives which, and the log set behind it; `None` when
     /// nothing was committed since.

@@ -21,16 +21,16 @@ impl Source for MariadbSession {
         true
     }
 
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         Some(Stream { id, name: String::new(), unit: self.told(id)?.unit, size: 0 })
     }
 
     /// A page is handed on once, when it is whole; the redo log, which has no identity, makes the rest of the difference.
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         self.told(id)?.identity
     }
 
-    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+    fn detail(&self, id: u32) -> Option<serde_json::Value> {
         self.told(id)?.flags.map(verify::detail)
     }
 
@@ -53,12 +53,12 @@ impl Source for MariadbSession {
         Ok(Box::new(FileReader(self.copy()?.reader()?)))
     }
 
-    fn is_free(&self, _: u16, _: u64) -> bool {
+    fn is_free(&self, _: u32, _: u64) -> bool {
         false
     }
 
     /// Of the files one after another, as they stand; for estimates only.
-    fn sample(&self, _: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn sample(&self, _: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut before = 0;
         let file = self.files.iter().find(|(_, size)| {
             before += size;
@@ -78,13 +78,13 @@ impl Source for MariadbSession {
 }
 
 impl MariadbSession {
-    fn told(&self, id: u16) -> Option<Told> {
-        self.begun()?.told(FileNumber(u32::from(id.checked_sub(1)?)))
+    fn told(&self, id: u32) -> Option<Told> {
+        self.begun()?.told(FileNumber(id.checked_sub(1)?))
     }
 }
 
 /// Streams are numbered from 1 on, as files are from 0.
-fn stream_of(file: FileNumber) -> Result<u16> {
+fn stream_of(file: FileNumber) -> Result<u32> {
     streams::number(file.0.into())
 }
 

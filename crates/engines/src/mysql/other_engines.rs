@@ -48,7 +48,7 @@ struct State {
     /// What is to be read, the last first.
     left: Vec<Table>,
     all: Vec<Table>,
-    dump: Option<(u16, TableDump)>,
+    dump: Option<(u32, TableDump)>,
     texts: Vec<Text>,
     /// When the lock was asked for, while it is held.
     since: Option<Instant>,
@@ -58,7 +58,7 @@ struct State {
 
 /// A table's text, once it is written.
 struct Text {
-    stream: u16,
+    stream: u32,
     path: String,
     table: Table,
     account: Account,
@@ -197,7 +197,7 @@ impl OtherEngines {
     }
 
     /// Fills the start of `buffer` with the next text; `None` when there is no more. `number` gives each text its stream.
-    pub fn next(&self, mut number: impl FnMut() -> Result<u16>, buffer: &mut [u8]) -> Result<Option<Extent>> {
+    pub fn next(&self, mut number: impl FnMut() -> Result<u32>, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let mut guard = self.state();
         let state = &mut *guard;
         let room = buffer.len() / UNIT as usize * UNIT as usize;
@@ -253,7 +253,7 @@ impl OtherEngines {
     }
 
     /// What the manifest says of a text.
-    pub fn detail(&self, stream: u16) -> Option<Value> {
+    pub fn detail(&self, stream: u32) -> Option<Value> {
         let state = self.state();
         let Text { table, account, .. } = state.texts.iter().find(|text| text.stream == stream)?;
         Some(json!({ "other_engine": {

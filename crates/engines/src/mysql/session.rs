@@ -189,11 +189,11 @@ impl CloneSession {
         let files = self.files();
         let table = self.table();
         let number = |file: &CloneFile| table.streams.get(&file.id).copied();
-        let names: HashMap<u16, &str> =
+        let names: HashMap<u32, &str> =
             files.iter().filter_map(|file| Some((number(file)?, file.path.as_str()))).collect();
         // What DDL has not finished the restored server removes.
-        let finished = |stream: u16| names.get(&stream).is_some_and(|name| !name.contains("#sql"));
-        let format = |stream: u16| table.known(stream)?.judge?.numbered_format().filter(|_| finished(stream));
+        let finished = |stream: u32| names.get(&stream).is_some_and(|name| !name.contains("#sql"));
+        let format = |stream: u32| table.known(stream)?.judge?.numbered_format().filter(|_| finished(stream));
         left.extend(self.zeros.left(format));
         let named =
             |Suspect { stream, page, why }| Some(DamagedPage { file: (*names.get(&stream)?).into(), page, why });
@@ -315,18 +315,18 @@ impl Source for CloneSession {
         true
     }
 
-    fn stream(&self, id: u16) -> Option<Stream> {
+    fn stream(&self, id: u32) -> Option<Stream> {
         // This is asked for every piece of a file.
         let unit = self.table().known(id)?.unit;
         Some(Stream { id, name: String::new(), unit, size: 0 })
     }
 
     /// The id of its tablespace, which stays through renames; one that is truncated or rebuilt gets another.
-    fn identity(&self, id: u16) -> Option<String> {
+    fn identity(&self, id: u32) -> Option<String> {
         self.table().known(id)?.identity.clone()
     }
 
-    fn detail(&self, id: u16) -> Option<serde_json::Value> {
+    fn detail(&self, id: u32) -> Option<serde_json::Value> {
         let text = self.others.as_ref().and_then(|others| others.detail(id));
         text.or_else(|| self.table().known(id)?.fsp_flags.map(verify::detail))
     }
@@ -343,7 +343,7 @@ impl Source for CloneSession {
         let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
         found.extend(self.others.iter().flat_map(OtherEngines::streams));
         // Of those that were dropped, blocks may be on the media.
-        let named: HashSet<u16> = found.iter().map(|stream| stream.id).collect();
+        let named: HashSet<u32> = found.iter().map(|stream| stream.id).collect();
         let table = self.table();
         let gone = (1..).zip(&table.known).filter(|(id, _)| !named.contains(id));
         found.extend(gone.map(|(id, known)| Stream { id, unit: known.unit, name: String::new(), size: 0 }));
@@ -357,7 +357,7 @@ impl Source for CloneSession {
         Ok(Box::new(TaskReader { session: self, task, is_first: index == 0, stage: Stage::Init, rest: None }))
     }
 
-    fn is_free(&self, _: u16, _: u64) -> bool {
+    fn is_free(&self, _: u32, _: u64) -> bool {
         false
     }
 

@@ -26,7 +26,7 @@ use super::wal_index::COPIED_AT;
 use crate::{Facts, Options, Session};
 
 /// The only stream of an SQLite database: its file.
-const STREAM: u16 = 1;
+const STREAM: u32 = 1;
 /// A differential's unit is the page, but at least this many bytes.
 const UNIT_MIN: u32 = 4096;
 
@@ -348,11 +348,11 @@ impl Source for Snapshot {
         Ok(Box::new(PageReader { snapshot: self, unread: 0 }))
     }
 
-    fn is_free(&self, stream: u16, offset: u64) -> bool {
+    fn is_free(&self, stream: u32, offset: u64) -> bool {
         stream == STREAM && self.unit_is_free(offset)
     }
 
-    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let length = (buffer.len() as u64 / self.unit() * self.unit()).min(self.size().saturating_sub(offset)) as usize;
         if stream != STREAM || length == 0 || self.released.load(Ordering::Acquire) {
             return Ok(0);

@@ -67,7 +67,7 @@ struct Stored {
 impl Stored {
     fn read(engine: &dyn LogEngine, session: &dyn Session, end: &SetEnd) -> Self {
         let source = session.source();
-        let ids: Vec<u16> = source.streams().iter().map(|stream| stream.id).collect();
+        let ids: Vec<u32> = source.streams().iter().map(|stream| stream.id).collect();
         assert!(ids.iter().eq(engine.streams().iter().map(|(id, _)| id)), "a set has the streams of its engine");
         let streams: Vec<File> = ids.iter().map(|_| tempfile::tempfile().unwrap()).collect();
         let mut buffer = Memory::new(1 << 20).unwrap();

@@ -155,7 +155,7 @@ impl LogEngine for Engine {
         Ok(set_end(&read_end(position)?, position.clone()))
     }
 
-    fn streams(&self) -> &'static [(u16, &'static str)] {
+    fn streams(&self) -> &'static [(u32, &'static str)] {
         &[(1, "records")]
     }
 
@@ -218,7 +218,7 @@ impl Source for LogPart {
         Ok(Box::new(PartReader(self)))
     }
 
-    fn is_free(&self, _stream: u16, _offset: u64) -> bool {
+    fn is_free(&self, _stream: u32, _offset: u64) -> bool {
         false
     }
 

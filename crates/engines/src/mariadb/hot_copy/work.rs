@@ -536,13 +536,14 @@ mod tests {
         let path = directory.path().join("a");
         std::fs::write(&path, "x").unwrap();
         let work = work();
-        work.numbers.store(65_534, Ordering::Relaxed);
+        let last_number = streams::FILES_MAX as u32 - 1;
+        work.numbers.store(last_number, Ordering::Relaxed);
         let last = work.keep(file(&path, Role::Other), 10).unwrap().unwrap();
-        assert_eq!(last.number, FileNumber(65_534));
+        assert_eq!(last.number, FileNumber(last_number));
         let kept = work.keep(file(&path, Role::Other), 10).unwrap_err();
         let opened = work.open(file(&path, Role::Other)).unwrap_err();
         for error in [kept, opened] {
-            assert!(error.to_string().contains("more than 65535 files"), "{error}");
+            assert!(error.to_string().contains(&format!("more than {} files", streams::FILES_MAX)), "{error}");
         }
     }
 

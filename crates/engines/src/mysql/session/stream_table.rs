@@ -13,7 +13,7 @@ use crate::streams;
 /// The numbers of the streams, and what their first pages say.
 #[derive(Default)]
 pub(super) struct StreamTable {
-    pub streams: HashMap<FileId, u16>,
+    pub streams: HashMap<FileId, u32>,
     /// The streams by their numbers, from 1 on.
     pub known: Vec<Known>,
     /// Size in bytes by the first page.
@@ -49,7 +49,7 @@ impl Known {
 
 impl StreamTable {
     /// The number of a file, which it gets when it is first asked for.
-    pub fn number(&mut self, file: &CloneFile) -> Result<u16> {
+    pub fn number(&mut self, file: &CloneFile) -> Result<u32> {
         if let Some(&number) = self.streams.get(&file.id) {
             return Ok(number);
         }
@@ -59,20 +59,20 @@ impl StreamTable {
     }
 
     /// What a piece of a file is stored by: its stream, the unit, and how its pages are judged.
-    pub fn place(&mut self, file: &CloneFile) -> Result<(u16, u32, Option<Judge>)> {
+    pub fn place(&mut self, file: &CloneFile) -> Result<(u32, u32, Option<Judge>)> {
         let number = self.number(file)?;
-        let known = &self.known[usize::from(number) - 1];
+        let known = &self.known[number as usize - 1];
         Ok((number, known.unit, known.judge))
     }
 
-    pub fn add(&mut self, known: Known) -> Result<u16> {
+    pub fn add(&mut self, known: Known) -> Result<u32> {
         let number = streams::number(self.known.len() as u64)?;
         self.known.push(known);
         Ok(number)
     }
 
-    pub fn known(&self, number: u16) -> Option<&Known> {
-        self.known.get(usize::from(number).checked_sub(1)?)
+    pub fn known(&self, number: u32) -> Option<&Known> {
+        self.known.get((number as usize).checked_sub(1)?)
     }
 }
 
@@ -98,12 +98,13 @@ mod tests {
     #[test]
     fn a_known_file_keeps_its_number_when_all_are_taken_and_one_more_is_an_error() {
         let mut table = StreamTable::default();
-        for index in 0..65_535 {
-            assert_eq!(u32::from(table.number(&file(index, 100 + index, 16384, "a.ibd")).unwrap()), index + 1);
+        let most = streams::FILES_MAX as u32;
+        for index in 0..most {
+            assert_eq!(table.number(&file(index, 100 + index, 16384, "a.ibd")).unwrap(), index + 1);
         }
-        assert_eq!(table.number(&file(65_534, 65_634, 16384, "b.ibd")).unwrap(), 65_535);
-        let error = table.number(&file(65_535, 65_635, 16384, "c.ibd")).unwrap_err().to_string();
-        assert!(error.contains("65535"), "{error}");
+        assert_eq!(table.number(&file(most - 1, most + 99, 16384, "b.ibd")).unwrap(), most);
+        let error = table.number(&file(most, most + 100, 16384, "c.ibd")).unwrap_err().to_string();
+        assert!(error.contains(&most.to_string()), "{error}");
         assert_eq!(table.known(1).unwrap().identity.as_deref(), Some("space:100"));
         assert!(table.known(0).is_none());
     }

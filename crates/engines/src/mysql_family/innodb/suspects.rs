@@ -50,7 +50,7 @@ pub struct Suspects(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// By stream and number, with the reason.
-    pages: BTreeMap<(u16, u64), String>,
+    pages: BTreeMap<(u32, u64), String>,
     /// There were more than could be remembered.
     more: bool,
 }
@@ -59,7 +59,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
     /// Its stream.
-    pub stream: u16,
+    pub stream: u32,
     /// Its number in the file.
     pub page: u64,
     /// What is wrong with it.
@@ -72,7 +72,7 @@ impl Suspects {
     }
 
     /// Looks at the whole pages among `bytes`, which stand at `offset` in a file of `size` bytes.
-    pub fn look(&self, stream: u16, judge: &Judge, size: u64, offset: u64, bytes: &[u8]) {
+    pub fn look(&self, stream: u32, judge: &Judge, size: u64, offset: u64, bytes: &[u8]) {
         let page_size = u64::from(judge.format.physical_size());
         // What is left of the page where the bytes begin says nothing.
         let skipped = (offset.next_multiple_of(page_size) - offset).min(bytes.len() as u64) as usize;
@@ -98,7 +98,7 @@ impl Suspects {
     }
 
     /// A part of a file became zero.
-    pub fn zero(&self, stream: u16, judge: &Judge, offset: u64, length: u64) {
+    pub fn zero(&self, stream: u32, judge: &Judge, offset: u64, length: u64) {
         let page_size = u64::from(judge.format.physical_size());
         self.state().forget(stream, offset.div_ceil(page_size)..offset.saturating_add(length) / page_size);
     }
@@ -113,12 +113,12 @@ impl Suspects {
 
 impl State {
     /// Pages came again.
-    fn forget(&mut self, stream: u16, pages: Range<u64>) {
+    fn forget(&mut self, stream: u32, pages: Range<u64>) {
         if self.pages.is_empty() || pages.is_empty() {
             return;
         }
         let range = (stream, pages.start)..(stream, pages.end);
-        let known: Vec<(u16, u64)> = self.pages.range(range).map(|(&page, _)| page).collect();
+        let known: Vec<(u32, u64)> = self.pages.range(range).map(|(&page, _)| page).collect();
         known.iter().for_each(|page| drop(self.pages.remove(page)));
     }
 }

@@ -52,7 +52,7 @@ impl PageEngine for InnodbPages {
 
 /// Looks at every page that it is given.
 pub struct PageVerifier {
-    tablespaces: HashMap<u16, Tablespace>,
+    tablespaces: HashMap<u32, Tablespace>,
     suspects: Suspects,
 }
 
@@ -82,14 +82,14 @@ impl Target for PageVerifier {
         true
     }
 
-    fn write(&self, stream: u16, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         if let Some(tablespace) = self.tablespaces.get(&stream) {
             self.suspects.look(stream, &tablespace.judge, tablespace.size, offset, bytes);
         }
         Ok(())
     }
 
-    fn zero(&self, stream: u16, offset: u64, length: u64) -> Result<()> {
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         if let Some(tablespace) = self.tablespaces.get(&stream) {
             self.suspects.zero(stream, &tablespace.judge, offset, length);
         }
@@ -100,7 +100,7 @@ impl Target for PageVerifier {
 impl PageCheck for PageVerifier {
     fn damaged(&self) -> Vec<String> {
         let (left, more) = self.suspects.left();
-        let name = |stream: &u16| self.tablespaces.get(stream).map_or("", |tablespace| tablespace.name.as_str());
+        let name = |stream: &u32| self.tablespaces.get(stream).map_or("", |tablespace| tablespace.name.as_str());
         let sentence = |suspect: &Suspect| {
             let (page, file, why) = (suspect.page, name(&suspect.stream), &suspect.why);
             format!("page {page} of `{file}` was damaged already when it was backed up: {why}")
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::mysql_family::innodb::fixtures;
 
-    fn stream(id: u16, flags: u32, size: u64, identity: &str) -> ManifestStream {
+    fn stream(id: u32, flags: u32, size: u64, identity: &str) -> ManifestStream {
         ManifestStream {
             id,
             name: format!("shop/{id}.ibd"),

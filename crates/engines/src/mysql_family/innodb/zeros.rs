@@ -44,7 +44,7 @@ pub struct Zeros {
 
 #[derive(Default)]
 struct State {
-    files: BTreeMap<u16, File>,
+    files: BTreeMap<u32, File>,
     /// Runs in all files.
     runs: usize,
 }
@@ -74,7 +74,7 @@ impl Zeros {
     }
 
     /// Looks at the whole pages among `bytes`, which stand at `offset` of a file. Of the system tablespace nothing is to be given.
-    pub fn look(&self, stream: u16, format: &PageFormat, offset: u64, bytes: &[u8]) {
+    pub fn look(&self, stream: u32, format: &PageFormat, offset: u64, bytes: &[u8]) {
         if self.checkpoint == 0 {
             return;
         }
@@ -129,7 +129,7 @@ impl Zeros {
     }
 
     /// Pages that are in use and zero, and the first behind the end of each file; `format` is that of a stream which is in the copy.
-    pub fn left(&self, format: impl Fn(u16) -> Option<PageFormat>) -> Vec<Suspect> {
+    pub fn left(&self, format: impl Fn(u32) -> Option<PageFormat>) -> Vec<Suspect> {
         let state = self.state();
         let mut left = Vec::new();
         let known = self.neighbours.load(Ordering::Relaxed) <= NEIGHBOURS_MAX;

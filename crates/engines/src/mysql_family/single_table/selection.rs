@@ -237,7 +237,7 @@ mod tests {
 
     fn set(names: &[&str]) -> Vec<ManifestStream> {
         let stream = |(at, name): (usize, &&str)| ManifestStream {
-            id: at as u16 + 1,
+            id: at as u32 + 1,
             name: (*name).to_owned(),
             layer: 0,
             unit: 4096,

@@ -28,7 +28,7 @@ impl LogEngine for Sqlite {
         Ok(set_end(&end, position.clone()))
     }
 
-    fn streams(&self) -> &'static [(u16, &'static str)] {
+    fn streams(&self) -> &'static [(u32, &'static str)] {
         &STREAMS
     }
 

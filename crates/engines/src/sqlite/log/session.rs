@@ -24,7 +24,7 @@ use crate::engine::{LogSession, SetEnd};
 use crate::{Facts, Options, Session};
 
 /// The stream of groups, and that of frames.
-pub const STREAMS: [(u16, &str); 2] = [(1, "groups"), (2, "frames")];
+pub const STREAMS: [(u32, &str); 2] = [(1, "groups"), (2, "frames")];
 const UNIT: u32 = 4096;
 /// How often to try for a transaction that begins exactly at a mark.
 pub(super) const EXACT_ATTEMPTS: u32 = 50;
@@ -158,7 +158,7 @@ impl LogBackup {
         };
         let groups: Vec<u8> = all.iter().flat_map(Group::encode).collect();
         let bytes = stretches.iter().map(Stretch::bytes).sum();
-        let stream = |(id, name): (u16, &str), size| Stream { id, name: name.into(), unit: UNIT, size };
+        let stream = |(id, name): (u32, &str), size| Stream { id, name: name.into(), unit: UNIT, size };
         let streams = [stream(STREAMS[0], groups.len() as u64), stream(STREAMS[1], bytes)];
         let (hold, cursor) = (Mutex::new(hold), Mutex::default());
         let end = set_end(&last.end, as_json(&last, &database)?);
@@ -233,11 +233,11 @@ impl Source for LogBackup {
         Ok(Box::new(FrameReader { log: self }))
     }
 
-    fn is_free(&self, _stream: u16, _offset: u64) -> bool {
+    fn is_free(&self, _stream: u32, _offset: u64) -> bool {
         false
     }
 
-    fn sample(&self, stream: u16, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.fill(usize::from(stream == STREAMS[1].0), offset, buffer)
     }
 
