@@ -183,7 +183,7 @@ impl StoredSet {
     /// Where it begins and ends in the log, of engines that have log backups.
     fn log_range(&self) -> Option<LogRange> {
         let record = &self.record;
-        fullbore_engines::log(&record.engine)?.range(record.kind, &record.position, Some(record.finished_at))
+        fullbore_engines::log_range(&record.engine, record.kind, &record.position, Some(record.finished_at))
     }
 
     /// Bytes of all its families.

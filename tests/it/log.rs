@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use crate::database::{self, Shape};
+use crate::forge::{forge, manifest_of, set_manifest};
 use crate::world::World;
 
 /// A small database in WAL mode that an application has open: nobody's close checkpoints it, and only what a test does.
@@ -284,6 +285,31 @@ fn a_log_that_was_restarted_once_is_joined_while_its_end_still_stands() {
     let files = world.run("inspect files --from a --json").done().json();
     let runs = &files[2]["position"]["last"]["runs"];
     assert_eq!(runs.as_array().unwrap().len(), 2, "{files:#}");
+    // The same in the words that all engines share.
+    let [before, set] = [1, 2].map(|at| &files[at]["position"]["log"]);
+    assert!(set["first"] == before["last"] && before["last"].is_object(), "{files:#}");
+    assert_eq!(set["spans"].as_array().unwrap().len(), 2, "{files:#}");
+}
+
+/// Until 2026-11-25 a set said where it ends in its engine's own words only.
+#[test]
+fn sets_of_older_programs_and_newer_ones_make_one_chain() {
+    let (world, app) = with_full();
+    for n in 1..4 {
+        commit(&app, n);
+        log_set(&world, "");
+    }
+    let mut names = world.names("a");
+    names.sort_by_key(|name| std::fs::metadata(world.at("a").join(name)).unwrap().modified().unwrap());
+    // The full first, and then each log set.
+    for name in names {
+        forge(&world, &[&format!("a/{name}")], None, |families| {
+            let mut manifest = manifest_of(families);
+            assert!(manifest["position"].as_object_mut().unwrap().remove("log").is_some());
+            set_manifest(families, &manifest.to_string());
+        });
+        assert_eq!(restored_up_to(&world, "--from a"), 3, "{name}");
+    }
 }
 
 /// With `PRAGMA journal_size_limit` the first commit of a restarted log cuts the file: the predecessor's end still stands, and what followed it

@@ -6,6 +6,7 @@ use fullbore_test_servers::wait_until;
 use serde_json::{Value, json};
 
 use crate::database::{self, Shape};
+use crate::log::kept_open;
 use crate::program::Ended;
 use crate::world::{World, one_tick};
 
@@ -95,6 +96,37 @@ fn nothing_goes_before_something_newer_was_verified() {
     assert_eq!((ids(&world), families(&world)), (new, 2));
     assert_eq!(world.names("a/.fullbore/tombstones"), Vec::<String>::new());
     world.run("restore --repo night --into sqlite:copy.db").done();
+}
+
+/// What orders sets and what prunes them read the words that all engines share. So they can do it for an engine of a newer fullbore.
+#[test]
+fn chains_of_an_engine_that_this_program_does_not_know_are_listed_and_pruned_as_those_of_others() {
+    let world = world();
+    let app = kept_open(&world);
+    for (number, kind) in ["full", "log", "log", "full", "log", "log"].into_iter().enumerate() {
+        app.execute_batch(&format!("CREATE TABLE of_set_{number} AS SELECT 1 AS n")).unwrap();
+        world.run(&format!("backup sqlite:app.db --repo night --kind {kind}")).done();
+    }
+    world.run("verify --repo night --latest").done();
+    let said = |world: &World| {
+        let mut sets = world.run("list --repo night --json").done().json();
+        sets.as_array_mut().unwrap().iter_mut().for_each(|set| set["engine"] = json!(null));
+        (sets, prune(world, "--json").done().json())
+    };
+    let before = said(&world);
+    for id in ids(&world) {
+        let name = format!("sets/{id}.json");
+        let mut of_set = record(&world, &name);
+        let log = of_set["position"]["log"].take();
+        assert!(log["last"].is_object(), "{of_set}");
+        of_set["engine"] = json!("frobnicator");
+        of_set["position"] = json!({ "first": "?", "checkpoint": [1], "last": {}, "log": log });
+        write_record(&world, &name, &of_set);
+    }
+    fs::remove_file(world.at("state/fullbore/catalog.db")).unwrap();
+    assert_eq!(said(&world), before);
+    let deleted = prune(&world, "--confirm --json").done().json();
+    assert_eq!(deleted["deleted"].as_array().unwrap().len(), 3, "the older full and its log sets: {deleted}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fullbore_core::device::without_password;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::ManifestStream;
+use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
@@ -160,6 +160,12 @@ pub fn stems(engine: &str, name: &str) -> Stems {
 /// The log backups of an engine, if it is known and has any.
 pub fn log(engine: &str) -> Option<&'static dyn LogEngine> {
     named(engine)?.log()
+}
+
+/// Where a set begins and ends in the log: as its position says. Sets from before 2026-11-25 say it in their engine's own words only. `finished_at` is
+/// when the set was finished, in microseconds since 1970: it counts where the position tells no time.
+pub fn log_range(engine: &str, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
+    position.log.clone().or_else(|| log(engine)?.range(kind, position, finished_at))
 }
 
 /// The pages of an engine, if it is known and they can be checked.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fullbore_core::device::Device;
 use fullbore_core::media::{
-    EngineValue, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind, StreamRecord,
+    EngineValue, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::pipeline::map_window;
 use fullbore_core::source::{Source, Stream};
@@ -40,8 +40,7 @@ pub(super) fn manifest(
 ) -> Result<Manifest> {
     let set = &prepared.set;
     let time = |micros: i64| jiff::Timestamp::from_microsecond(micros).map(|time| time.to_string()).unwrap_or_default();
-    let position = EngineValue::from(session.position()?);
-    let facts = session.facts();
+    let (finished_at, facts) = (jiff::Timestamp::now(), session.facts());
     let more = facts.warnings.into_iter().filter(|known| !warnings.contains(known));
     Ok(Manifest {
         schema: 0,
@@ -58,16 +57,24 @@ pub(super) fn manifest(
         name: request.name.clone(),
         description: request.description.clone(),
         started_at: time(set.started_at),
-        finished_at: jiff::Timestamp::now().to_string(),
+        finished_at: finished_at.to_string(),
         codec: request.compression.to_string(),
         block_size: set.block_size,
         transfer_size: set.transfer_size,
         families: manifest_families(&prepared.devices),
         streams: manifest_streams(prepared, session.source())?,
         map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
-        position: Position { first: session.first_position()?.into(), checkpoint: position.clone(), last: position },
+        position: position(set, session, finished_at)?,
         warnings: warnings.iter().cloned().chain(more).collect(),
     })
+}
+
+/// Where the set begins and ends, in the engine's own words and in those that all engines share.
+fn position(set: &SetHeader, session: &dyn Session, finished_at: jiff::Timestamp) -> Result<Position> {
+    let last = EngineValue::from(session.position()?);
+    let position = Position { first: session.first_position()?.into(), checkpoint: last.clone(), last, log: None };
+    let log = fullbore_engines::log_range(&set.engine, set.kind, &position, Some(finished_at.as_microsecond()));
+    Ok(Position { log, ..position })
 }
 
 fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {

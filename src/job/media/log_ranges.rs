@@ -1,4 +1,4 @@
-//! Where the sets of a heap begin and end in the log: log sets are put in order by that. Their manifests tell it, and their engines read it.
+//! Where the sets of a heap begin and end in the log: log sets are put in order by that. Their manifests tell it.
 
 use fullbore_core::Result;
 use fullbore_core::cipher::SecretKey;
@@ -34,15 +34,19 @@ impl Heap {
         for at in 0..self.sets.len() {
             let found = &self.sets[at];
             let set = &found.set;
-            let Some(log) = fullbore_engines::log(&found.header.engine) else { continue };
-            if set.incomplete.is_some() || set.log_range.is_some() || !which(set.kind) {
+            if fullbore_engines::log(&found.header.engine).is_none()
+                || set.incomplete.is_some()
+                || set.log_range.is_some()
+                || !which(set.kind)
+            {
                 continue;
             }
             let Ok(opened) = open_set(found, &nothing, 1, key) else { continue };
             let Some(manifest) = opened.manifest() else { continue };
             let set = &mut self.sets[at].set;
             let finished_at = manifest.finished_at.parse().ok().map(Timestamp::as_microsecond);
-            set.log_range = log.range(manifest.kind, &manifest.position, finished_at);
+            set.log_range =
+                fullbore_engines::log_range(&manifest.engine, manifest.kind, &manifest.position, finished_at);
             let name = || Some(manifest.database.clone()).filter(|name| !name.is_empty());
             set.database = set.database.take().or_else(name);
         }

@@ -1,15 +1,25 @@
 //! Where a backup set begins and ends in its database's log, in terms that all engines share. The engine makes these values and proves that they join.
 //! The chain of sets compares them. It never interprets them.
+//!
+//! A manifest has them as `position.log` (`docs/MEDIA_FORMAT.md` §9). Whole numbers that may need more than 53 bits are texts there: many readers
+//! of JSON would round them.
+
+use serde::{Deserialize, Serialize};
+
+use super::manifest::at_most;
 
 /// A position in a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPosition {
     /// Which log it is: the salts of a write-ahead log, a server UUID, a timeline, a recovery fork. Empty: a log without a name, which only
     /// `proof` tells from others.
+    #[serde(with = "history_text")]
     pub history: Vec<u8>,
     /// The position within that history: a frame, an LSN, a file and an offset.
+    #[serde(with = "decimal")]
     pub at: u128,
     /// What else is known of this position, such as a running checksum. Two positions with different proofs are different.
+    #[serde(default, with = "proof_text", skip_serializing_if = "Option::is_none")]
     pub proof: Option<u64>,
 }
 
@@ -28,13 +38,16 @@ impl LogPosition {
 }
 
 /// A part of one history that a log set holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSpan {
     /// The history.
+    #[serde(with = "history_text")]
     pub history: Vec<u8>,
     /// The position before the first record.
+    #[serde(with = "decimal")]
     pub from: u128,
     /// The position of the last record.
+    #[serde(with = "decimal")]
     pub to: u128,
 }
 
@@ -42,11 +55,13 @@ pub struct LogSpan {
 ///
 /// A log set may begin a new history, after a fail-over or in a log that was started again. Then `first` is the position of the old history at which
 /// the new one joins, and `spans` holds both histories or the new one alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRange {
     /// Where the predecessor of a log set ends; none for other sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<LogPosition>,
     /// Where the set ends; none of a database without a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LogPosition>,
     /// When its first commit was seen, in microseconds since 1970; of other sets as `at`.
     pub from: i64,
@@ -55,10 +70,21 @@ pub struct LogRange {
     /// Until when nothing else was committed, in microseconds since 1970.
     pub until: i64,
     /// What a log set holds, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<SPANS_MAX, _, _>")]
     pub spans: Vec<LogSpan>,
 }
 
+/// Most spans of a set: an SQLite log that is started again has one more.
+const SPANS_MAX: usize = 1 << 16;
+/// Most bytes in the name of a history.
+const HISTORY_MAX: usize = 64;
+
 impl LogRange {
+    /// Bytes that it takes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        (size_of::<Self>() + self.spans.len() * (size_of::<LogSpan>() + HISTORY_MAX)) as u64
+    }
+
     /// True when this log set holds records after `position`, which is within it or where it begins.
     pub fn continues(&self, position: &LogPosition) -> bool {
         self.first.as_ref().is_some_and(|first| first.is(position)) || self.holds_more_than(position)
@@ -71,9 +97,117 @@ impl LogRange {
     }
 }
 
+/// A history as hexadecimal digits.
+mod history_text {
+    use serde::de::{Deserializer, Error};
+    use serde::{Deserialize, Serializer};
+
+    use super::HISTORY_MAX;
+
+    pub fn serialize<S: Serializer>(history: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&history.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        let hexadecimal = text.len() <= 2 * HISTORY_MAX && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !hexadecimal || !text.len().is_multiple_of(2) {
+            return Err(D::Error::custom(
+                "the history of a log is not in hexadecimal digits, two for each of at most 64 bytes",
+            ));
+        }
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).map_err(D::Error::custom);
+        (0..text.len()).step_by(2).map(byte).collect()
+    }
+}
+
+/// A number as decimal digits.
+mod decimal {
+    use serde::de::{Deserializer, Error};
+    use serde::{Deserialize, Serializer};
+
+    pub fn serialize<S: Serializer>(number: &u128, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(number)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(from)?;
+        let digits = text.bytes().all(|digit| digit.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| digits);
+        number.ok_or_else(|| {
+            D::Error::custom("a position in a log is not in decimal digits, or needs more than 128 bits")
+        })
+    }
+}
+
+/// A proof as 16 hexadecimal digits.
+mod proof_text {
+    use serde::de::{Deserializer, Error};
+    use serde::{Deserialize, Serializer};
+
+    pub fn serialize<S: Serializer>(proof: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        match proof {
+            Some(proof) => to.collect_str(&format_args!("{proof:016x}")),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let number = |text: String| {
+            let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let number = u64::from_str_radix(&text, 16).ok().filter(|_| digits);
+            number.ok_or_else(|| D::Error::custom("the proof of a position has no 16 hexadecimal digits"))
+        };
+        Option::<String>::deserialize(from)?.map(number).transpose()
+    }
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_written_with_numbers_that_no_reader_of_json_rounds() {
+        let last = position(&[0, 0xab], u128::MAX, Some(u64::MAX));
+        let spans = vec![LogSpan { history: vec![0, 0xab], from: 0, to: u128::MAX }];
+        let range =
+            LogRange { first: Some(position(b"", 7, None)), last: Some(last), from: -1, at: 2, until: 3, spans };
+        let text = serde_json::to_string(&range).unwrap();
+        let most = "340282366920938463463374607431768211455";
+        assert_eq!(
+            text,
+            format!(
+                r#"{{"first":{{"history":"","at":"7"}},"last":{{"history":"00ab","at":"{most}","proof":"ffffffffffffffff"}},"from":-1,"at":2,"until":3,"spans":[{{"history":"00ab","from":"0","to":"{most}"}}]}}"#
+            )
+        );
+        assert_eq!(serde_json::from_str::<LogRange>(&text).unwrap(), range);
+        let least = LogRange { first: None, last: None, from: 0, at: 0, until: 0, spans: Vec::new() };
+        assert_eq!(serde_json::from_str::<LogRange>(r#"{"from":0,"at":0,"until":0}"#).unwrap(), least);
+    }
+
+    #[test]
+    fn a_range_out_of_bounds_is_refused() {
+        let last = |history: &str, at: &str| {
+            format!(r#"{{"last":{{"history":"{history}","at":"{at}"}},"from":0,"at":0,"until":0}}"#)
+        };
+        assert!(serde_json::from_str::<LogRange>(&last(&"ab".repeat(64), "1")).is_ok());
+        let wrong = [
+            last(&"ab".repeat(65), "1"),
+            last("a", "1"),
+            last("0g", "1"),
+            last("+1", "1"),
+            last("", "-1"),
+            last("", ""),
+        ];
+        for text in wrong {
+            assert!(serde_json::from_str::<LogRange>(&text).is_err(), "{text}");
+        }
+        let span = r#"{"history":"","from":"0","to":"1"}"#;
+        let many = |count| format!(r#"{{"from":0,"at":0,"until":0,"spans":[{}]}}"#, vec![span; count].join(","));
+        assert!(serde_json::from_str::<LogRange>(&many(SPANS_MAX)).is_ok());
+        assert!(serde_json::from_str::<LogRange>(&many(SPANS_MAX + 1)).is_err());
+    }
 
     fn position(history: &[u8], at: u128, proof: Option<u64>) -> LogPosition {
         LogPosition { history: history.to_vec(), at, proof }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::paths::check_paths;
-use super::{EngineValue, Flaw, SetHeader, SetKind, StreamRecord, broken, require, total};
+use super::{EngineValue, Flaw, LogRange, SetHeader, SetKind, StreamRecord, broken, require, total};
 
 /// Most bytes of JSON that a manifest may have, packed or not.
 const MANIFEST_MAX: usize = 64 << 20;
@@ -75,7 +75,9 @@ pub struct Manifest {
 }
 
 /// Reads a list that has no more than `MOST` items.
-fn at_most<'de, const MOST: usize, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn at_most<'de, const MOST: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
     struct Items<T, const MOST: usize>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Items<T, MOST> {
@@ -230,21 +232,26 @@ impl ManifestMap {
     }
 }
 
-/// Where the snapshot stands in the database's history; the values are the engine's own.
+/// Where the snapshot is in the database's history.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Position {
-    /// First position that a restore needs.
+    /// First position that a restore needs, in the engine's own words.
     pub first: EngineValue,
-    /// The position that the copied bytes are consistent with.
+    /// The position that the copied bytes are consistent with, in the engine's own words.
     pub checkpoint: EngineValue,
-    /// The last position in the set.
+    /// The last position in the set, in the engine's own words.
     pub last: EngineValue,
+    /// Where the set begins and ends in the log, in words that all engines share. Sets of engines without log backups have none, and neither have
+    /// sets from before 2026-11-25.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogRange>,
 }
 
 impl Position {
-    /// Bytes of JSON.
+    /// Bytes that it takes in memory, about.
     pub fn bytes(&self) -> u64 {
-        total([&self.first, &self.checkpoint, &self.last].map(|value| value.text().len() as u64))
+        let words = total([&self.first, &self.checkpoint, &self.last].map(|value| value.text().len() as u64));
+        words.saturating_add(self.log.as_ref().map_or(0, LogRange::bytes))
     }
 }
 

@@ -61,7 +61,7 @@ impl LogPosition {
 
 /// The database file, at a moment when it alone was the snapshot: nothing of it stood in the log only. Whoever writes to the file changes
 /// these numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// Number of the device that it is on.
     pub device: u64,

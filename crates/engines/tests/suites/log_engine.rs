@@ -81,6 +81,7 @@ impl Stored {
             first: value(session.first_position().unwrap()),
             checkpoint: EngineValue::default(),
             last: value(session.position().unwrap()),
+            log: None,
         };
         Self { streams, position, end: end.clone() }
     }
@@ -107,7 +108,10 @@ impl Stored {
     }
 
     fn range(&self, engine: &dyn LogEngine) -> LogRange {
-        engine.range(SetKind::Log, &self.position, None).expect("its own position makes sense")
+        let range = engine.range(SetKind::Log, &self.position, None).expect("its own position makes sense");
+        let text = serde_json::to_string(&range).unwrap();
+        assert_eq!(serde_json::from_str::<LogRange>(&text).unwrap(), range, "media keep it as it is");
+        range
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a set says of the log, in the terms that all engines share: the history is the log's salts, the position a frame, the proof its checksum.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
+use fullbore_core::checksum::xxh3_128;
 use fullbore_core::media::{LogPosition, LogRange, LogSpan, Position, SetKind};
 use jiff::Timestamp;
 
@@ -56,10 +55,11 @@ fn history(salts: u64) -> Vec<u8> {
     if salts == 0 { Vec::new() } else { salts.to_be_bytes().to_vec() }
 }
 
+/// Of its numbers, each in 8 bytes, little-endian. It is on media: it stays as it is.
 fn digest(file: FileState) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    file.hash(&mut hasher);
-    hasher.finish()
+    let FileState { device, inode, bytes, modified, changed } = file;
+    let numbers = [device, inode, bytes, modified.cast_unsigned(), changed.cast_unsigned()];
+    xxh3_128(0, &numbers.map(u64::to_le_bytes).concat()) as u64
 }
 
 fn micros(text: &str) -> Option<i64> {
