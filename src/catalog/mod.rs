@@ -15,6 +15,11 @@ use crate::repository::inventory::StoredSet;
 
 /// The version of the tables; another one is made anew.
 const VERSION: i64 = 2;
+/// False of a record that an older fullbore has put down without the shared words, where only these tell: it is read from the repository again.
+fn tells_its_position(record: &SetRecord) -> bool {
+    record.position.log.is_some() || fullbore_engines::is_known(&record.engine)
+}
+
 /// How long another process may hold the file.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -173,7 +178,7 @@ impl Catalog {
     /// The file cannot be read.
     pub fn records(&self, repository: Uuid) -> Result<HashMap<Uuid, SetRecord>> {
         let sets = self.last_seen(repository)?.map(|seen| seen.sets).unwrap_or_default();
-        let recorded = sets.into_iter().filter(|set| set.recorded);
+        let recorded = sets.into_iter().filter(|set| set.recorded && tells_its_position(&set.record));
         Ok(recorded.map(|set| (set.record.backup_set_id, set.record)).collect())
     }
 

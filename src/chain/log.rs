@@ -41,7 +41,7 @@ impl<'a> Logs<'a> {
             return Err(Error::refused(
                 title(&found[silent]),
                 "where it belongs among the others stands in its manifest, which cannot be read",
-                "encrypted media tell it only with --key",
+                "encrypted media tell it only with --key; of a manifest that contradicts itself, use another copy of the set",
             ));
         }
         let mut successors: HashMap<Uuid, Vec<usize>> = HashMap::new();

@@ -312,6 +312,30 @@ fn sets_of_older_programs_and_newer_ones_make_one_chain() {
     }
 }
 
+/// The shared words choose the sets, and the engine's own words are what is applied.
+#[test]
+fn a_log_set_whose_shared_words_contradict_its_engine_is_not_passed_over_in_silence() {
+    let (world, app) = with_full();
+    for n in 1..4 {
+        commit(&app, n);
+        log_set(&world, "");
+    }
+    let mut names = world.names("a");
+    names.sort_by_key(|name| std::fs::metadata(world.at("a").join(name)).unwrap().modified().unwrap());
+    forge(&world, &[&format!("a/{}", names[2])], None, |families| {
+        let mut manifest = manifest_of(families);
+        let log = &mut manifest["position"]["log"];
+        (log["first"]["at"], log["spans"]) = ("999".into(), serde_json::json!([]));
+        set_manifest(families, &manifest.to_string());
+    });
+    world.run("restore --from a --into sqlite:copy.db").refused(
+        1,
+        "where it belongs among the others",
+        "contradicts itself",
+    );
+    world.assert_no_copy();
+}
+
 /// With `PRAGMA journal_size_limit` the first commit of a restarted log cuts the file: the predecessor's end still stands, and what followed it
 /// does not.
 #[test]

@@ -131,7 +131,7 @@ fn shift_times(record: &mut Value) {
             for (name, value) in fields {
                 match (name.as_str(), value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok())) {
                     ("at" | "until", Some(time)) => *value = json!((time + hours).to_string()),
-                    ("started_at" | "finished_at", _) => {
+                    ("started_at" | "finished_at" | "from" | "at" | "until", _) if value.is_i64() => {
                         *value = json!(value.as_i64().unwrap() + hours.as_micros() as i64)
                     }
                     _ => shift_times(value),

@@ -162,10 +162,26 @@ pub fn log(engine: &str) -> Option<&'static dyn LogEngine> {
     named(engine)?.log()
 }
 
-/// Where a set begins and ends in the log: as its position says. Sets from before 2026-11-25 say it in their engine's own words only. `finished_at` is
-/// when the set was finished, in microseconds since 1970: it counts where the position tells no time.
+/// True of an engine that this version knows.
+pub fn is_known(engine: &str) -> bool {
+    named(engine).is_some()
+}
+
+/// False of an engine that is known to have no log backups.
+pub fn may_have_logs(engine: &str) -> bool {
+    named(engine).is_none_or(|engine| engine.log().is_some())
+}
+
+/// Where a set begins and ends in the log: as its position says in shared words. Sets from before 2026-11-25 say it in their engine's own words only.
+/// `finished_at` is when the set was finished, in microseconds since 1970: it counts where the position tells no time. `None` also where the shared words
+/// contradict those of a known engine: then nobody knows where the set belongs.
 pub fn log_range(engine: &str, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
-    position.log.clone().or_else(|| log(engine)?.range(kind, position, finished_at))
+    let derived = log(engine).map(|log| log.range(kind, position, finished_at));
+    match (&position.log, derived) {
+        (Some(shared), None) => Some(shared.clone()),
+        (Some(shared), Some(derived)) => derived.filter(|derived| derived == shared),
+        (None, derived) => derived.flatten(),
+    }
 }
 
 /// The pages of an engine, if it is known and they can be checked.

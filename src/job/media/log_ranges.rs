@@ -34,7 +34,7 @@ impl Heap {
         for at in 0..self.sets.len() {
             let found = &self.sets[at];
             let set = &found.set;
-            if fullbore_engines::log(&found.header.engine).is_none()
+            if !fullbore_engines::may_have_logs(&found.header.engine)
                 || set.incomplete.is_some()
                 || set.log_range.is_some()
                 || !which(set.kind)

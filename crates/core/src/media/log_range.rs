@@ -63,7 +63,7 @@ pub struct LogRange {
     /// Where the set ends; none of a database without a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LogPosition>,
-    /// When its first commit was seen, in microseconds since 1970; of other sets as `at`.
+    /// When its predecessor ended, in microseconds since 1970; of other sets as `at`.
     pub from: i64,
     /// When its last commit was seen, in microseconds since 1970.
     pub at: i64,
@@ -80,6 +80,11 @@ const SPANS_MAX: usize = 1 << 16;
 const HISTORY_MAX: usize = 64;
 
 impl LogRange {
+    /// False where it contradicts itself, or is none of a log set (`of_log`) or of another set.
+    pub fn makes_sense(&self, of_log: bool) -> bool {
+        self.at <= self.until && (of_log || self.first.is_none() && self.spans.is_empty())
+    }
+
     /// Bytes that it takes in memory, about.
     pub fn bytes(&self) -> u64 {
         (size_of::<Self>() + self.spans.len() * (size_of::<LogSpan>() + HISTORY_MAX)) as u64

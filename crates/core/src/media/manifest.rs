@@ -126,6 +126,9 @@ impl Manifest {
         } else {
             require(streams.eq(header.streams.iter().cloned()), "the manifest has other streams than the header")?;
         }
+        let log = self.position.log.as_ref();
+        let makes_sense = log.is_none_or(|range| range.makes_sense(self.kind == SetKind::Log));
+        require(makes_sense, "the position in the log makes no sense in the manifest")?;
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
         // Of an open full, it is known in the end only which streams have a map.

@@ -255,7 +255,8 @@ impl OtherEngines {
     /// What the manifest says of a text.
     pub fn detail(&self, stream: u32) -> Option<Value> {
         let state = self.state();
-        let Text { table, account, .. } = state.texts.iter().find(|text| text.stream == stream)?;
+        let Text { table, account, .. } =
+            &state.texts[state.texts.binary_search_by_key(&stream, |text| text.stream).ok()?];
         Some(json!({ "other_engine": {
             "schema": table.schema, "table": table.name, "engine": table.engine, "rows": account.rows, "triggers": account.triggers,
             "longest_statement": account.longest,

@@ -91,7 +91,7 @@ impl Zeros {
         let zero: Vec<u64> = pages().filter(|(_, page)| is_zero(page)).map(|(number, _)| number).collect();
         let end = pages().map(|(number, _)| number + 1).last().unwrap_or(first);
         for (_, page) in pages().filter(|(_, page)| INDEX_TYPES.contains(&page_type(page))) {
-            self.before.put(stream.into(), u32_at(page, BEFORE_AT), 0);
+            self.before.put(stream, u32_at(page, BEFORE_AT), 0);
             self.neighbours.fetch_add(1, Ordering::Relaxed);
         }
         let mut state = self.state();
@@ -138,7 +138,7 @@ impl Zeros {
             let suspect = |page: u64, fault: Fault| Suspect { stream, page, why: fault.to_string() };
             let layout = Layout::of(&format);
             let used = |page: &u64| file.uses(&layout, &head, *page);
-            let named = |page: u64| u32::try_from(page).is_ok_and(|page| self.before.holds(stream.into(), page, 0));
+            let named = |page: u64| u32::try_from(page).is_ok_and(|page| self.before.holds(stream, page, 0));
             let runs = file
                 .zero
                 .iter()
