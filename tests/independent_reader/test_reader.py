@@ -279,14 +279,16 @@ class EncryptedRefusals(Refusals):
         """A block: by the GCM tag, which covers bytes 0 … 51 of its header too. A footer: by its mac."""
         path = self.paths[1]
         data, footer = read(path), os.path.getsize(path) - 4096
-        for bit in [*range(8 * 16, 8 * 22), 8 * 64, 8 * 80, 8 * 100]:
+        tagged = [(bit, "does not decrypt") for bit in [*range(8 * 16, 8 * 22), 8 * 64, 8 * 80, 8 * 100]]
+        out_of_bounds = [(bit, "sequence") for bit in range(8 * 22, 8 * 24)]
+        for bit, what in tagged + out_of_bounds:
             forged = bytearray(data)
             forged[4096 + bit // 8] ^= 1 << bit % 8
             length = 64 + struct.unpack_from("<I", data, 4096 + 48)[0]
             struct.pack_into("<I", forged, 4096 + 56, google_crc32c.value(bytes(forged[4160 : 4096 + length])))
             struct.pack_into("<I", forged, 4096 + 60, google_crc32c.value(bytes(forged[4096:4156])))
             put(path, forged)
-            self.assertIn("does not decrypt", self.refused(self.paths).what)
+            self.assertIn(what, self.refused(self.paths).what)
         for at in (88, 2176, 2207):
             forged = bytearray(data)
             forged[footer + at] ^= 1

@@ -291,9 +291,8 @@ fn a_log_that_was_restarted_once_is_joined_while_its_end_still_stands() {
     assert_eq!(set["spans"].as_array().unwrap().len(), 2, "{files:#}");
 }
 
-/// Until 2026-11-25 a set said where it ends in its engine's own words only.
-#[test]
-fn sets_of_older_programs_and_newer_ones_make_one_chain() {
+/// A full and three log sets, the application, and the names of the families, oldest first.
+fn with_three_log_sets() -> (World, Connection, Vec<String>) {
     let (world, app) = with_full();
     for n in 1..4 {
         commit(&app, n);
@@ -301,6 +300,13 @@ fn sets_of_older_programs_and_newer_ones_make_one_chain() {
     }
     let mut names = world.names("a");
     names.sort_by_key(|name| std::fs::metadata(world.at("a").join(name)).unwrap().modified().unwrap());
+    (world, app, names)
+}
+
+/// Until 2026-11-25 a set said where it ends in its engine's own words only.
+#[test]
+fn sets_of_older_programs_and_newer_ones_make_one_chain() {
+    let (world, _app, names) = with_three_log_sets();
     // The full first, and then each log set.
     for name in names {
         forge(&world, &[&format!("a/{name}")], None, |families| {
@@ -315,13 +321,7 @@ fn sets_of_older_programs_and_newer_ones_make_one_chain() {
 /// The shared words choose the sets, and the engine's own words are what is applied.
 #[test]
 fn a_log_set_whose_shared_words_contradict_its_engine_is_not_passed_over_in_silence() {
-    let (world, app) = with_full();
-    for n in 1..4 {
-        commit(&app, n);
-        log_set(&world, "");
-    }
-    let mut names = world.names("a");
-    names.sort_by_key(|name| std::fs::metadata(world.at("a").join(name)).unwrap().modified().unwrap());
+    let (world, _app, names) = with_three_log_sets();
     forge(&world, &[&format!("a/{}", names[2])], None, |families| {
         let mut manifest = manifest_of(families);
         let log = &mut manifest["position"]["log"];

@@ -56,8 +56,10 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
     let total_rate = ceiling(&cells, largest)?;
     let alone: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.shape.streams == 1).collect();
     let stream_rate = ceiling(&alone, largest).unwrap_or(total_rate);
-    let whole =
-        of_operation(operations_alone(&alone).map(|cell| (cell.shape.block_bytes, seconds_each(cell))), transfer);
+    let whole = of_operation(
+        operations_alone(&alone).into_iter().map(|cell| (cell.shape.block_bytes, seconds_each(cell))),
+        transfer,
+    );
     // Nor does an operation take longer than one that is larger, or that has others beside it: a round in which the device stalled says so.
     let larger = alone.iter().filter(|cell| cell.shape.block_bytes >= transfer).map(|cell| seconds_each(cell));
     let whole = whole.map(|whole| larger.fold(whole, f64::min));
@@ -82,12 +84,12 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
 
 /// The cells that tell what an operation takes which has none beside it. Of blocks smaller than any of these, a deeper queue has to do: an operation takes
 /// no less time with others beside it.
-fn operations_alone<'a>(cells: &[&'a Cell]) -> impl Iterator<Item = &'a Cell> {
+fn operations_alone<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
     let is_alone = |cell: &&Cell| cell.shape.queue_depth == 1;
     let smallest = cells.iter().copied().filter(is_alone).map(|cell| cell.shape.block_bytes).min();
     let counts =
         move |cell: &&Cell| is_alone(cell) || smallest.is_some_and(|smallest| cell.shape.block_bytes < smallest);
-    cells.iter().copied().filter(counts).collect::<Vec<_>>().into_iter()
+    cells.iter().copied().filter(counts).collect()
 }
 
 /// Seconds of one operation of a cell, from its start to its end: while so many are in flight in each stream. The sync comes after all operations.

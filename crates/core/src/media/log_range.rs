@@ -80,7 +80,7 @@ const SPANS_MAX: usize = 1 << 16;
 const HISTORY_MAX: usize = 64;
 
 impl LogRange {
-    /// False where it contradicts itself, or is none of a log set (`of_log`) or of another set.
+    /// Checks the range of a log set (`of_log`), or that of another set. A set that is no log set has no `first` and no spans. `until` is never before `at`.
     pub fn makes_sense(&self, of_log: bool) -> bool {
         self.at <= self.until && (of_log || self.first.is_none() && self.spans.is_empty())
     }
