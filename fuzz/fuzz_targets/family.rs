@@ -19,6 +19,8 @@ use libfuzzer_sys::fuzz_target;
 
 /// Larger transfers would only be slower.
 const TRANSFER_MAX: u32 = 256 << 10;
+/// A restore takes as many buffers as the window says.
+const WINDOW_MAX: u32 = 64;
 
 static SAMPLES: LazyLock<Vec<(Vec<u8>, Layout)>> = LazyLock::new(|| {
     let samples = ["none", "lz4", "zstd", "gzip"].into_iter().map(sample).chain(open_set::samples());
@@ -105,7 +107,7 @@ fn read(shelf: &Shelf, how: u8) {
     let start: Vec<u8> = shelf.lock().expect("no panic holds it").iter().take(HEADER_MAX).copied().collect();
     let length = FamilyHeader::length(&start).unwrap_or(0).min(start.len());
     let Ok(header) = FamilyHeader::decode(&start[..length]) else { return drop(open(shelf, &pool(0, 4096))) };
-    if header.set.transfer_size > TRANSFER_MAX {
+    if header.set.transfer_size > TRANSFER_MAX || header.set.window > WINDOW_MAX {
         return;
     }
     let size = header.set.transfer_size as usize;
@@ -156,17 +158,20 @@ fn unpack(
     set: impl Fn(&Arc<Pool>) -> Result<MediaSet>,
     target: impl Fn(&MediaSet) -> Box<dyn Target>,
 ) -> bool {
-    let plan = UnpackPlan {
+    let mut plan = UnpackPlan {
         transfer_size: size as u32,
         workers: 1,
         queue_depth: 1,
         writers: 1,
         input_buffers: 4,
         output_buffers: 3,
+        window: 0,
     };
     let input = pool(plan.input_buffers, size);
     let accepted = (|| {
         let mut set = set(&input)?;
+        plan.window = set.header().window as usize;
+        plan.output_buffers += plan.window;
         let (target, progress, halt) = (target(&set), Progress::default(), Halt::new());
         let (target, progress, halt) = (&*target, &progress, &halt);
         Unpack { plan: &plan, target, progress, halt, tick: &|| Ok(()), input: &input }.run(&mut set)

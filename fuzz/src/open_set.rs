@@ -1,4 +1,4 @@
-//! A small open set and a differential of it: layers, a file that went, streams with and without an identity.
+//! A small open set and a differential of it: layers, a file that went, an ordered stream, streams with and without an identity.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,9 +20,11 @@ use uuid::Uuid;
 const TRANSFER: u32 = 64 << 10;
 const UNIT: u32 = 4096;
 const SEED: u64 = 5;
-/// The file that goes, and the one that is known by nothing.
+/// The file that goes, the one that is known by nothing, and the ordered one.
 const GONE: u32 = 3;
 const LOG: u32 = 4;
+const DUMP: u32 = 5;
+const DUMP_UNITS: u64 = 10;
 
 /// Plays what a server might send: layer, stream, unit and value of each piece.
 struct Played(Mutex<VecDeque<(u16, u32, u64, u8)>>);
@@ -34,6 +36,7 @@ impl Played {
             // Every third unit of zeros, and the value tells one unit from the next.
             steps.extend((0..20).map(|unit| (0, stream, unit, if unit % 3 == 0 { 0 } else { unit as u8 * 2 })));
         }
+        steps.extend((0..DUMP_UNITS).map(|unit| (0, DUMP, unit, unit as u8)));
         steps.push_back((1, 1, 4, u8::from(changed)));
         steps.push_back((2, LOG, 20, 7));
         Self(Mutex::new(steps))
@@ -50,15 +53,24 @@ impl Source for Played {
     }
 
     fn stream(&self, id: u32) -> Option<Stream> {
-        Some(Stream { id, name: format!("d/{id}"), unit: UNIT, size: 80_000 })
+        let size = if self.is_ordered(id) { DUMP_UNITS * u64::from(UNIT) } else { 80_000 };
+        Some(Stream { id, name: format!("d/{id}"), unit: UNIT, size })
+    }
+
+    fn is_ordered(&self, id: u32) -> bool {
+        id == DUMP
+    }
+
+    fn has_ordered(&self) -> bool {
+        true
     }
 
     fn identity(&self, id: u32) -> Option<String> {
-        (id != LOG).then(|| format!("file {id}"))
+        (id < LOG).then(|| format!("file {id}"))
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
-        Ok([1, 2, GONE, LOG].into_iter().filter(|&id| id != GONE).filter_map(|id| self.stream(id)).collect())
+        Ok([1, 2, GONE, LOG, DUMP].into_iter().filter(|&id| id != GONE).filter_map(|id| self.stream(id)).collect())
     }
 
     fn reader(&self, _: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
@@ -109,6 +121,7 @@ fn write(source: &Played, base: Option<&BaseMap>) -> Vec<u8> {
         kind: if base.is_some() { SetKind::Differential } else { SetKind::Full },
         block_size: 512,
         transfer_size: TRANSFER,
+        window: 4,
         codec: (1, 0),
         started_at: 0,
         engine: "played".into(),
@@ -150,6 +163,7 @@ fn manifest(set: &SetHeader, source: &Played, base: Option<&BaseMap>) -> Manifes
             unit: UNIT,
             map_window: if base.is_some() || identity.is_empty() { 0 } else { map_window(UNIT, TRANSFER) },
             size: stream.size,
+            ordered: source.is_ordered(stream.id),
             base: base.and_then(|base| base.stream_like(&identity, UNIT)),
             identity,
             detail: None,

@@ -15,6 +15,8 @@ pub type Content = BTreeMap<u32, Vec<u8>>;
 pub struct Database {
     streams: Vec<Stream>,
     content: Content,
+    /// The stream that a restore gets in order.
+    ordered: Option<u32>,
     /// Units whose content does not matter.
     free: BTreeMap<u32, Vec<bool>>,
 }
@@ -47,7 +49,7 @@ pub struct Simulated<'a> {
 impl Database {
     /// `sizes` are the streams' sizes in bytes; the last unit of a stream may be cut off.
     pub fn random(random: &mut fastrand::Rng, unit: u32, sizes: &[u64]) -> Self {
-        let mut database = Self { streams: Vec::new(), content: Content::new(), free: BTreeMap::new() };
+        let mut database = Self { streams: Vec::new(), content: Content::new(), ordered: None, free: BTreeMap::new() };
         for (at, &size) in sizes.iter().enumerate() {
             // Every second number needs more than 16 bits.
             let id = at as u32 + 1 + (at as u32 % 2) * 70_000;
@@ -59,6 +61,14 @@ impl Database {
             database.free.insert(id, free);
         }
         database
+    }
+
+    /// The same database, whose last stream is ordered. Of such a stream no unit is free.
+    pub fn with_ordered_stream(mut self) -> Self {
+        self.ordered = self.streams.last().map(|stream| stream.id);
+        let free = self.ordered.and_then(|id| self.free.get_mut(&id));
+        free.into_iter().flatten().for_each(|free| *free = false);
+        self
     }
 
     /// The same database later: some units written, some freed, some in use again; it has grown, shrunk, or neither.
@@ -81,7 +91,7 @@ impl Database {
                         let at = random.usize(..unit.len());
                         unit[at] ^= 1 << random.u8(..8);
                     }
-                    2 => *free = !*free,
+                    2 if later.ordered != Some(stream.id) => *free = !*free,
                     _ => {}
                 }
             }
@@ -190,6 +200,11 @@ impl Source for Simulated<'_> {
     fn reader(&self, index: usize, count: usize) -> Result<Box<dyn Reader + '_>> {
         let mut shares = Vec::new();
         for stream in &self.database.streams {
+            if self.is_ordered(stream.id) {
+                let mine = index == count - 1 && stream.size > 0;
+                shares.extend(mine.then_some((stream, 0, stream.size)));
+                continue;
+            }
             // Shares of 16 units, dealt round: what one reader has is scattered over the stream.
             let share = 16 * u64::from(stream.unit);
             let starts = (0..stream.size).step_by(share as usize).skip(index).step_by(count);
@@ -197,6 +212,10 @@ impl Source for Simulated<'_> {
         }
         shares.reverse();
         Ok(Box::new(ShareReader { source: self, shares }))
+    }
+
+    fn is_ordered(&self, stream: u32) -> bool {
+        self.database.ordered == Some(stream)
     }
 
     fn is_free(&self, stream: u32, offset: u64) -> bool {

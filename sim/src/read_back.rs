@@ -1,5 +1,6 @@
 //! Reading a heap of families: every set in it is assembled, verified and restored.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,9 +83,10 @@ impl Reading<'_> {
         heap.met.extend(plan.fired().into_iter().map(|(_, fault)| fault));
         for (id, members) in group(families) {
             let names: Vec<String> = members.iter().map(|family| family.device().to_owned()).collect();
-            let (of, transfer_size) = (members[0].header().set.families, members[0].header().set.transfer_size);
+            let set = &members[0].header().set;
+            let (of, transfer_size, window) = (set.families, set.transfer_size, set.window);
             drop(members);
-            let plan = self.scenario.plan(|knobs| UnpackPlan::new(knobs, usize::from(of), transfer_size))?;
+            let plan = self.scenario.plan(|knobs| UnpackPlan::new(knobs, usize::from(of), transfer_size, window))?;
             let verified = self.unpack(&names, &plan, |_| Ok(Into::Nothing), &mut heap.met)?.map(drop);
             let restored = self.unpack(&names, &plan, |set| self.target(set), &mut heap.met)?;
             heap.sets.push(Found { id, verified, restored: restored.and_then(Into::content) });
@@ -142,7 +144,8 @@ impl Reading<'_> {
         let sizes: Vec<(u32, u64)> = set.header().streams.iter().map(|stream| (stream.id, stream.size)).collect();
         let base = self.base.filter(|_| set.header().base_backup_set_id.is_some());
         if !self.scenario.into_files {
-            return Ok(Into::Memory(Model::new(&sizes, base)));
+            let ordered = set.header().streams.iter().filter(|stream| stream.ordered).map(|stream| stream.id);
+            return Ok(Into::Memory(Model::new(&sizes, base, ordered)));
         }
         let mut target = FileTarget::new();
         for &(id, size) in &sizes {
@@ -178,7 +181,7 @@ impl Into {
     fn content(self) -> Result<Content> {
         match self {
             Into::Nothing => Ok(Content::new()),
-            Into::Memory(model) => Ok(model.0.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            Into::Memory(model) => Ok(model.content.into_inner().unwrap_or_else(PoisonError::into_inner)),
             Into::Files(target, paths) => {
                 target.sync()?;
                 let read = |path: &Path| {
@@ -191,10 +194,14 @@ impl Into {
 }
 
 /// Streams in memory. A full starts as garbage: what is not written shows.
-struct Model(Mutex<Content>);
+struct Model {
+    content: Mutex<Content>,
+    /// Where ordered streams have come to.
+    ends: Mutex<BTreeMap<u32, u64>>,
+}
 
 impl Model {
-    fn new(sizes: &[(u32, u64)], base: Option<&Content>) -> Self {
+    fn new(sizes: &[(u32, u64)], base: Option<&Content>, ordered: impl Iterator<Item = u32>) -> Self {
         let stream = |&(id, size): &(u32, u64)| {
             let bytes = match base {
                 None => vec![0xEE; size as usize],
@@ -206,11 +213,12 @@ impl Model {
             };
             (id, bytes)
         };
-        Self(Mutex::new(sizes.iter().map(stream).collect()))
+        let content = Mutex::new(sizes.iter().map(stream).collect());
+        Self { content, ends: Mutex::new(ordered.map(|id| (id, 0)).collect()) }
     }
 
     fn with(&self, stream: u32, offset: u64, length: usize, change: impl FnOnce(&mut [u8])) -> Result<()> {
-        let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         let start = offset as usize;
         let range = content.get_mut(&stream).and_then(|bytes| bytes.get_mut(start..start + length));
         let refused = || Error::refused("the simulated target", "bytes outside of it", "a defect");
@@ -224,6 +232,12 @@ impl Target for Model {
     }
 
     fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = ends.get_mut(&stream).map(|end| std::mem::replace(end, offset + bytes.len() as u64));
+        if before.is_some_and(|end| end != offset) {
+            return Err(Error::refused("the simulated target", "bytes out of order", "a defect"));
+        }
+        drop(ends);
         self.with(stream, offset, bytes.len(), |range| range.copy_from_slice(bytes))
     }
 

@@ -131,7 +131,7 @@ impl<'a> World<'a> {
             base: None,
             old: None,
             foreign: None,
-            database: Database::random(random, scenario.unit, &scenario.sizes),
+            database: scenario.database(random),
             record: Record { features: features(scenario), ..Record::default() },
         };
         if scenario.differential {
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
         families: u16,
         media: Option<&Media>,
     ) -> anyhow::Result<(Uuid, Content)> {
-        let database = Database::random(random, self.scenario.unit, &self.scenario.sizes);
+        let database = self.scenario.database(random);
         let source = Simulated::new(&database, None, 8);
         let writer = SetWriter {
             scenario: self.scenario,
@@ -372,6 +372,7 @@ fn features(scenario: &Scenario) -> Vec<&'static str> {
         (scenario.init.is_some(), "--init"),
         (scenario.buffers != crate::scenario::Buffers::Default, "least buffers"),
         (scenario.into_files, "into files"),
+        (scenario.window.is_some(), "ordered stream"),
     ];
     features.extend(all.into_iter().filter(|(there, _)| *there).map(|(_, name)| name));
     features

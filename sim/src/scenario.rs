@@ -10,7 +10,7 @@ use fullbore_core::sink::Step;
 use fullbore_core::testkit::Fault;
 
 use crate::damage::Damage;
-use crate::database::SourceFault;
+use crate::database::{Database, SourceFault};
 
 /// What goes wrong while the set is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct Scenario {
     pub encrypted: bool,
     /// A full of an engine without a page map.
     pub unmapped: bool,
+    /// The last stream is ordered, with so many blocks as its window.
+    pub window: Option<u32>,
     /// A full, and then the differential that is looked at.
     pub differential: bool,
     /// Files, and how they are written and read; otherwise memory.
@@ -140,7 +142,14 @@ impl Scenario {
             into_files: random.bool(),
             trouble: Trouble::None,
             damage: Damage::None,
+            window: (random.u8(..3) == 0).then(|| random.u32(1..20)),
         }
+    }
+
+    /// A database of this scenario.
+    pub fn database(&self, random: &mut fastrand::Rng) -> Database {
+        let database = Database::random(random, self.unit, &self.sizes);
+        if self.window.is_some() { database.with_ordered_stream() } else { database }
     }
 
     fn trouble(&self, turn: u64, random: &mut fastrand::Rng) -> Trouble {

@@ -121,8 +121,9 @@ impl SetWriter<'_> {
             id: stream.id,
             layer: 0,
             unit: stream.unit,
-            map_window: window(stream.unit),
+            map_window: if source.is_ordered(stream.id) { 0 } else { window(stream.unit) },
             size: stream.size,
+            ordered: source.is_ordered(stream.id),
         };
         Ok(SetHeader {
             media_set_id,
@@ -132,6 +133,7 @@ impl SetWriter<'_> {
             kind: if self.base.is_some() { SetKind::Differential } else { SetKind::Full },
             block_size: scenario.block_size,
             transfer_size: scenario.transfer_size,
+            window: if source.has_ordered() { scenario.window.unwrap_or(1) } else { 0 },
             codec: (scenario.compression.codec().number(), scenario.compression.level()),
             started_at: self.started_at,
             engine: "simulated".into(),
@@ -157,6 +159,7 @@ fn manifest(set: &SetHeader, map_seed: Option<u64>) -> Manifest {
         unit: record.unit,
         map_window: record.map_window,
         size: record.size,
+        ordered: record.ordered,
         identity: String::new(),
         base: None,
         detail: None,

@@ -89,7 +89,7 @@ impl Opened {
     }
 }
 
-/// The plan by which so many families are read from `devices`.
+/// The plan by which so many families are read from `devices`. `window` is that of ordered streams which a target gets; 0 for none.
 ///
 /// # Errors
 /// What a plan refuses.
@@ -97,25 +97,27 @@ pub(super) fn unpack_plan<'a>(
     knobs: &Knobs,
     devices: impl IntoIterator<Item = &'a Device>,
     families: usize,
-    transfer_size: u32,
+    (transfer_size, window): (u32, u32),
 ) -> Result<UnpackPlan> {
     let in_store = devices.into_iter().any(Device::is_in_store);
     let plan = if in_store { UnpackPlan::of_objects } else { UnpackPlan::new };
-    plan(knobs, families, transfer_size)
+    plan(knobs, families, transfer_size, window)
 }
 
-/// Opens sets with a pool that is large enough for each of them.
+/// Opens sets with a pool that is large enough for each of them. `delivers`: a target gets their bytes, ordered streams in order.
 pub(super) fn open(
     found: &[&media::Found],
     knobs: &Knobs,
     key: Option<&SecretKey>,
+    delivers: bool,
     report: &mut Report,
 ) -> Result<Opened> {
     let transfer_size = found.iter().map(|found| found.header.transfer_size).max().unwrap_or(0);
     let families = found.iter().map(|found| found.families).max().unwrap_or(0);
+    let window = found.iter().map(|found| found.header.window).max().filter(|_| delivers).unwrap_or(0);
     let devices = found.iter().flat_map(|found| &found.devices);
     let encrypted = found.iter().any(|found| found.header.cipher != CipherId::None);
-    let plan = claimed(knobs, devices, (families.into(), transfer_size), encrypted, report)?;
+    let plan = claimed(knobs, devices, (families.into(), transfer_size, window), encrypted, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
     let sets = opened.collect::<Result<_>>()?;
@@ -127,11 +129,11 @@ pub(super) fn open(
 fn claimed<'a>(
     knobs: &Knobs,
     devices: impl Iterator<Item = &'a Device> + Clone,
-    (families, transfer_size): (usize, u32),
+    (families, transfer_size, window): (usize, u32, u32),
     encrypted: bool,
     report: &mut Report,
 ) -> Result<UnpackPlan> {
-    let plan = |knobs: &Knobs| unpack_plan(knobs, devices.clone(), families, transfer_size);
+    let plan = |knobs: &Knobs| unpack_plan(knobs, devices.clone(), families, (transfer_size, window));
     let usual = plan(knobs)?;
     let Err(too_large) = claim(&usual, families, encrypted, report) else { return Ok(usual) };
     for smaller in smaller(knobs, &usual, families) {
@@ -244,7 +246,8 @@ pub(super) fn unpack(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<UnpackOutcome> {
-    let plan = UnpackPlan::new(knobs, 1, set.header().transfer_size)?;
+    let window = if target.discards() { 0 } else { set.header().window };
+    let plan = UnpackPlan::new(knobs, 1, set.header().transfer_size, window)?;
     claim(&plan, 1, set.header().cipher != CipherId::None, report)?;
     let pool = Pool::new(plan.input_buffers, plan.transfer_size as usize)?;
     unpack_with(set, &plan, &pool, target, conduct)

@@ -187,7 +187,8 @@ fn verify_set(
     let mut again = None;
     let opened = loop {
         let found = again.as_ref().unwrap_or(found);
-        let opened = report.timed(reading::OPENING, |report| reading::open(&[found], &request.knobs, key, report));
+        let opened =
+            report.timed(reading::OPENING, |report| reading::open(&[found], &request.knobs, key, false, report));
         match opened {
             Err(_) if !found.is_in_place() => {}
             opened => break opened,

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((backup(16 * MIB).request_bytes, backup(16 * MIB).queue_depth), (Some(16.0 * MIB as f64), 4));
         assert_eq!(backup(0).request_bytes, None);
         let restore = |families| {
-            let plan = UnpackPlan::of_objects(&knobs, families, MIB as u32).unwrap();
+            let plan = UnpackPlan::of_objects(&knobs, families, MIB as u32, 0).unwrap();
             let made = of_restore(&plan, families as u64, Compression::Lz4, false, Amount::of(1));
             assert_eq!(made.request_bytes, None);
             let made = in_ranges(made, &plan);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_codec_of_a_configuration_is_spelled_as_that_of_a_profile() {
         let compression: Compression = "zstd".parse().unwrap();
-        let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20).unwrap();
+        let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20, 0).unwrap();
         let besides = Besides { bytes: 3.0, ..Besides::default() };
         let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, besides });
         assert_eq!((made.codec.as_str(), made.direction, made.besides), ("zstd:1", Direction::Restore, besides));

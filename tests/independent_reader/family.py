@@ -21,6 +21,7 @@ from encryption import TAG_LENGTH, WRAPPED_KEY_LENGTH
 FULL, DIFFERENTIAL, LOG = 1, 2, 3
 DATA, MAP, INDEX, MANIFEST, TRAILER = 1, 2, 3, 4, 5
 DATA_RUN, ZERO_RUN, MAPPED_RUN = 0, 1, 2
+ANY_ORDER, ORDERED = 1, 2  # roles of streams
 MANIFEST_LIMIT = 256 << 20
 FOOTER_LENGTH, BLOCK_HEADER_LENGTH = 4096, 64
 
@@ -103,6 +104,7 @@ BLOCK = Layout(BLOCK_HEADER_LENGTH, """
     40  I    payload_length
     44  I    plain_length
     48  I    body_length
+    52  I    order
     56  I    body_crc
     60  I    header_crc""")
 
@@ -216,6 +218,7 @@ class Family:
         check(head.cipher in (0, 1), f"cipher {head.cipher}")
         check(head.kind in (FULL, DIFFERENTIAL, LOG), f"kind {head.kind}")
         check(64 << 10 <= head.transfer_size <= 64 << 20 and head.transfer_size % (64 << 10) == 0, "transfer_size")
+        check(head.window <= 4096, f"window {head.window}")
         check(head.codec <= 3, f"codec {head.codec}")
         check(is_padded_ascii(head.engine) and is_padded_ascii(head.tool_version), "engine or tool_version")
         check(is_zero(head.base_backup_set_id) == (head.kind == FULL), "base_backup_set_id")
@@ -238,15 +241,18 @@ class Family:
         for at in range(streams, label, STREAM.size):
             stream = STREAM.read(raw[at : at + STREAM.size])
             stream.id = stream.id_high << 16 | stream.id_low
-            self.require(stream.reserved_is_zero and stream.role == 1, at, "stream table: role or reserved bytes")
+            self.require(stream.reserved_is_zero and stream.role in (ANY_ORDER, ORDERED), at, "stream table: role or reserved bytes")
+            stream.ordered = stream.role == ORDERED
             self.require(stream.id != 0 and stream.id not in self.streams, at, f"stream table: id {stream.id}")
             self.require(is_power_of_two(stream.unit, 4096, 65536), at, f"stream table: unit {stream.unit}")
             self.require(stream.layer == 0, at, f"stream table: layer {stream.layer}")
             self.require(stream.map_window <= 1 << 22 and stream.unit * stream.map_window < 1 << 32, at, "stream table: map_window")
             self.require(stream.size <= 1 << 62, at, "stream table: size")
+            self.require(head.window or not stream.ordered, at, "stream table: an ordered stream, but window is 0")
+            self.require(not stream.ordered or not stream.map_window, at, "stream table: map_window of an ordered stream")
             self.streams[stream.id] = stream
-        mapped = sum(stream.map_window > 0 for stream in self.streams.values())
-        check(mapped in (0, len(self.streams) if head.kind == FULL else 0), "map_window of some streams only, or without a full")
+        with_map = [stream.map_window > 0 for stream in self.streams.values() if not stream.ordered]
+        check(not any(with_map) or head.kind == FULL and all(with_map), "map_window of some streams only, or without a full")
         try:
             check(end == label or isinstance(json.loads(raw[label:end].decode("utf-8")), dict), "label")
         except (ValueError, RecursionError):
@@ -312,6 +318,8 @@ class Family:
         check(block.sequence < 1 << 48, f"sequence {block.sequence}")
         check((block.stream != 0) == (block.kind in (DATA, MAP)), f"stream {block.stream}")
         check(block.kind in (DATA, MAP) or block.layer == 0, f"layer {block.layer}")
+        check(block.order == 0 or block.kind == DATA, f"order {block.order} in a block that is not of data")
+        check(block.order == 0 or head.window, f"order {block.order}, but window is 0")
         check(block.plain_length <= head.transfer_size, f"plain_length {block.plain_length}")
         check(block.codec or block.plain_length == block.payload_length, "plain_length without a codec")
         # MANIFEST blocks are always Zstandard frames (§6), also where that does not make them smaller.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from write_sample import DATA, MAP, RUN_DATA, RUN_MAPPED, RUN_ZERO, Sample, Writer, finished_at, manifest_of, sequences
+import write_sample
+from write_sample import DATA, MAP, RUN_DATA, RUN_MAPPED, RUN_ZERO, Block, Sample, Writer
 
 UNIT = 4096
 UNKNOWN = b"\xff" * 16
@@ -23,6 +24,7 @@ class File:
     pieces: list
     identity: str = ""
     base: "int | None" = None
+    ordered: bool = False  # Then it has one piece, of layer 0.
 
 
 @dataclass
@@ -30,6 +32,9 @@ class OpenSample(Sample):
     files: dict = field(default_factory=dict)  # id → File
     map_window: int = 8
     open: bool = True
+
+    def ordered_streams(self):
+        return [(id, file.pieces[0][2] if file.pieces else b"") for id, file in self.files.items() if file.ordered]
 
     @property
     def expected(self):
@@ -63,41 +68,49 @@ class OpenSample(Sample):
         return hash.to_bytes(16, "little")
 
 
+def map_window_of(sample, file):
+    return sample.map_window if sample.kind == "full" and file.identity and not file.ordered else 0
+
+
 def manifest_streams(sample):
-    mapped = sample.kind == "full"
-    return [{"id": id, "name": file.name, "layer": 0, "unit": UNIT, "map_window": sample.map_window if mapped and file.identity else 0,
-             "size": file.size, "identity": file.identity, **({"base": file.base} if file.base is not None else {})}
+    return [{"id": id, "name": file.name, "layer": 0, "unit": UNIT, "map_window": map_window_of(sample, file), "size": file.size,
+             "identity": file.identity, **({"base": file.base} if file.base is not None else {}),
+             **({"ordered": True} if file.ordered else {})}
             for id, file in sample.files.items()]
 
 
-def write(sample, paths):
-    """Writes the media set, family n to paths[n − 1]."""
-    numbers = sequences()
-    writers = [Writer(sample, number, numbers) for number in range(1, sample.families + 1)]
-    number = random.Random(sample.seed)
-    pieces = [(layer, id, offset, piece) for id, file in sample.files.items() for layer, offset, piece in file.pieces]
+def blocks_of_layers(sample):
+    """The DATA blocks of files that are not ordered, the lowest layer first."""
+    pieces = [(layer, id, offset, piece) for id, file in sample.files.items() if not file.ordered for layer, offset, piece in file.pieces]
     for layer, id, offset, piece in sorted(pieces, key=lambda piece: piece[0]):
         kind = RUN_DATA if any(piece) else RUN_ZERO
-        plain = piece if kind == RUN_DATA else b""
-        number.choice(writers).block(DATA, plain, number.choice(sample.codecs), id, [(offset, len(piece), kind)], layer=layer)
-    for id, file in sample.files.items() if sample.kind == "full" else ():
-        if file.name and file.identity:
+        yield Block(DATA, id, [(offset, len(piece), kind)], piece if kind == RUN_DATA else b"", layer)
+
+
+def map_blocks(sample):
+    for id, file in sample.files.items():
+        if map_window_of(sample, file):
             units = -(-file.size // UNIT)
             for at in range(0, units, sample.map_window):
                 count = min(sample.map_window, units - at)
                 entries = b"".join(sample.entry(file, unit) for unit in range(at, at + count))
-                run = (at * UNIT, min(count * UNIT, file.size - at * UNIT), RUN_MAPPED)
-                number.choice(writers).block(MAP, entries, "lz4", id, [run])
-    for writer in writers:
-        writer.finish(manifest_of(sample))
-    for writer, path in reversed(list(zip(writers, paths))):  # The commit record last.
-        writer.footer(writers)
-        with open(path, "wb") as out:
-            out.write(writer.bytes)
+                yield Block(MAP, id, [(at * UNIT, min(count * UNIT, file.size - at * UNIT), RUN_MAPPED)], entries)
 
 
-def samples(public_keys=()):
-    """A full, and a differential of it."""
+def write(sample, paths):
+    """Writes the media set, family n to paths[n − 1]."""
+    numbers = write_sample.sequences()
+    writers = [Writer(sample, number, numbers) for number in range(1, sample.families + 1)]
+    layers = list(blocks_of_layers(sample))
+    lowest, higher = ([block for block in layers if (block.layer > 0) == high] for high in (False, True))
+    # Ordered blocks have layer 0, so they come before the higher layers (§3, "Blocks have layers").
+    in_order = write_sample.dealt(sample, lowest, write_sample.ordered_blocks(sample))
+    write_sample.append(sample, writers, [*in_order, *higher, *map_blocks(sample)])
+    write_sample.finish(sample, writers, paths)
+
+
+def samples(public_keys=(), with_ordered=False):
+    """A full, and a differential of it. `with_ordered`: two more files, which are ordered streams."""
     random_bytes = random.Random(9).randbytes
 
     def units(layer, first, count, data=None):
@@ -112,7 +125,6 @@ def samples(public_keys=()):
         5: File("dropped.ibd", 4 * UNIT, units(0, 0, 4), "space:5"),
         6: File("with holes.ibd", 30 * UNIT, units(0, 2, 3) + units(0, 25, 1), "space:6"),
     })
-    full.expected
     differential = OpenSample({}, "differential", full, public_keys=public_keys, seed=4, files={
         11: File("shop/item.ibd", 22 * UNIT, units(0, 7, 1) + units(1, 8, 1) + units(0, 9, 1) + units(0, 20, 2), "space:1", 1),
         0xffff_ffff: File("shop/new name.ibd", 11 * UNIT, units(0, 9, 1) + units(0, 3, 1, zero), "space:2", 0x20002),
@@ -120,4 +132,10 @@ def samples(public_keys=()):
         15: File("", 0, units(0, 0, 2)),
         16: File("with holes.ibd", 10 * UNIT, [], "space:6", 6),
     })
+    if with_ordered:
+        for sample, first, streams in zip((full, differential), (0x30001, 21), write_sample.ordered_streams()):
+            sample.window = 5
+            for id, (name, data) in enumerate(streams.items(), start=first):
+                sample.files[id] = File(f"dumps/{name}", len(data), [(0, 0, data)], f"dump:{name}", ordered=True)
+    full.expected
     return full, differential

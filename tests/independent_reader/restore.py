@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 import encryption
 import log_set
+import ordered
 from family import (DATA, DATA_RUN, DIFFERENTIAL, FOOTER_LENGTH, FULL, HEADER, LOG, MAP, Damage, Family, digest_of,
                     is_power_of_two, is_zero)
 
@@ -103,6 +104,7 @@ class MediaSet:
                 check(manifest["map"]["hash"] == "xxh3-128", "map hash")
                 check(re.fullmatch("[0-9a-f]{16}", manifest["map"]["seed"]), "map seed")
                 self.map_seed = int(manifest["map"]["seed"], 16)
+                check(head.kind == FULL, "a map in a set that is not a full")
             self.streams = {}
             for record in manifest["streams"]:
                 stream = self.check_stream(SimpleNamespace(**record), check)
@@ -137,15 +139,23 @@ class MediaSet:
         check(1 <= stream.id < 1 << 32 and 0 <= stream.layer <= 65535, f"stream {stream.id}: id or layer")
         check(is_power_of_two(stream.unit, 4096, 65536), f"stream {stream.id}: unit")
         check(0 <= stream.size < 1 << 63, f"stream {stream.id}: size")
+        stream.ordered = getattr(stream, "ordered", False)
+        check(type(stream.ordered) is bool, f"stream {stream.id}: ordered is neither true nor false")
+        table = self.first.streams.get(stream.id, stream)
+        check(table.ordered == stream.ordered, f"stream {stream.id}: ordered is not as in the header")
         longest_run = stream.map_window * stream.unit
         check(0 <= longest_run < 1 << 32, f"stream {stream.id}: map_window")
         if self.first.open_set:
             stream.identity, stream.base = getattr(stream, "identity", ""), getattr(stream, "base", None)
             check(isinstance(stream.identity, str) and len(stream.identity.encode()) <= 256, f"stream {stream.id}: identity")
             check(stream.base is None or type(stream.base) is int, f"stream {stream.id}: base")
-        else:
+            if stream.ordered:
+                check(self.first.header.window, f"stream {stream.id} is ordered, but window is 0")
+                check(not stream.map_window, f"stream {stream.id} is ordered and has a map_window")
+                check(stream.base is None, f"stream {stream.id} is ordered and has a base")
+                check(stream.name, f"stream {stream.id} is ordered and has no name")
+        elif not stream.ordered:  # The header already says that an ordered stream has no map_window.
             check((stream.map_window > 0) == (self.map_seed is not None), f"stream {stream.id}: map_window without a map")
-        table = self.first.streams.get(stream.id, stream)
         check(all(getattr(table, name) == getattr(stream, name) for name in ("layer", "unit", "map_window", "size")),
               f"stream {stream.id}: not as in the stream table of the header")
         return stream
@@ -156,9 +166,13 @@ class MediaSet:
             self.restore_layers(files)
             return
         seen, runs, maps = set(), {id: [] for id in self.streams}, {id: {} for id in self.streams}
+        in_order = ordered.Blocks(self.first.header)
         for id, stream in self.streams.items():
+            if stream.ordered:
+                files[id].truncate(0)  # A differential holds the whole stream.
             files[id].truncate(stream.size)
         for family in self.families:
+            in_order.begin_family()
             for block in family.blocks():
                 block.check(block.sequence < self.block_count and block.sequence not in seen, "sequence")
                 seen.add(block.sequence)
@@ -169,25 +183,31 @@ class MediaSet:
                 block.check(block.layer == stream.layer, f"layer {block.layer}")
                 block.check(not block.runs or sum(block.runs[-1][:2]) <= stream.size, "run beyond the end of the stream")
                 if block.kind == DATA:
+                    in_order.take(block, stream)
                     self.apply(block, files[stream.id])
-                    check_units(block, stream)
-                    runs[stream.id] += [(start, start + length, block) for start, length, _ in block.runs]
+                    if not stream.ordered:
+                        check_units(block, stream)
+                        runs[stream.id] += [(start, start + length, block) for start, length, _ in block.runs]
                     block.plain = None
                 else:
                     check_map_block(block, stream, maps[stream.id])
         # Every sequence is below block_count, none came twice, and there are block_count blocks: none is missing.
+        in_order.check_whole(self.streams, self.require_at_end)
         for id, stream in self.streams.items():
-            self.check_coverage(stream, sorted(runs[id], key=lambda run: run[:2]))
-            if self.map_seed is not None:
+            if not stream.ordered:
+                self.check_coverage(stream, sorted(runs[id], key=lambda run: run[:2]))
+            if stream.map_window:
                 self.check_map(stream, files[id], maps[id])
 
     def restore_layers(self, files):
         """An open set (§3): one pass over all families for each layer, the lowest first; sizes at the end."""
         layers, done, seen, maps = {0}, set(), set(), {id: {} for id in self.streams}
+        in_order = ordered.Blocks(self.first.header)
         while layers - done:
             layer = min(layers - done)
             for family in self.families:
                 highest = 0
+                in_order.begin_family()
                 for block in family.blocks():
                     block.check(block.sequence < self.block_count, "sequence")
                     if not done:
@@ -203,13 +223,20 @@ class MediaSet:
                     highest = block.layer
                     layers.add(block.layer)
                     block.check(block.stream in self.streams, f"stream {block.stream} is not in the manifest")
+                    if not done:
+                        in_order.take(block, self.streams[block.stream])
                     if block.layer == layer:
                         self.apply(block, files[block.stream])
             done.add(layer)
+        in_order.check_whole(self.streams, self.require_at_end)
         for id, stream in self.streams.items():
             files[id].truncate(stream.size)
             if stream.map_window:
                 self.check_map(stream, files[id], maps[id])
+
+    def require_at_end(self, condition, what):
+        """A rule about all blocks together. An error names the trailer of family 1."""
+        self.first.require(condition, self.first.footer.trailer_offset, what)
 
     def apply(self, block, file):
         """Writes the runs of a DATA block where they belong."""

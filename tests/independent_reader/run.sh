@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs the independent reader with the arguments given; installs its packages once, into the target directory.
 #   run.sh FAMILY… --stream-into DIR [--key KEYFILE] [--base FAMILY…] [--log FAMILY…]… [--stop-at MICROSECONDS]
-#   run.sh --sample DIR [--key KEYFILE] [--open]     writes sample media (write_sample.py, open_sample.py)
-#   run.sh --test                           tests the reader itself (test_reader.py)
+#   run.sh --sample DIR [--key KEYFILE] [--open] [--ordered]     writes sample media (write_sample.py, open_sample.py)
+#   run.sh --test                           tests the reader itself (test_*.py)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}
@@ -23,6 +23,6 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 case ${1-} in
 --sample) shift && exec "$venv/bin/python" "$here/write_sample.py" "$@" ;;
---test) shift && exec "$venv/bin/python" "$here/test_reader.py" "$@" ;;
+--test) shift && exec "$venv/bin/python" -m unittest discover --start-directory "$here" "$@" ;;
 *) exec "$venv/bin/python" "$here/restore.py" "$@" ;;
 esac

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import google_crc32c
 
@@ -18,7 +19,8 @@ import open_sample
 import restore
 import write_sample
 from family import Damage, Family
-from write_sample import Sample
+from open_sample import UNIT, File, OpenSample
+from write_sample import Block, Sample
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -37,7 +39,7 @@ class Directory(unittest.TestCase):
 
     def write(self, sample, name):
         paths = [self.path(f"{name}-{number}") for number in range(1, sample.families + 1)]
-        write_sample.write(sample, paths)
+        (open_sample if sample.open else write_sample).write(sample, paths)
         return paths
 
     def restored(self, paths, base_paths=()):
@@ -46,7 +48,8 @@ class Directory(unittest.TestCase):
         try:
             restore.restore(paths, into, self.key_file, base_paths)
         finally:
-            found = {name: read(os.path.join(into, name)) for name in os.listdir(into)}
+            found = {os.path.relpath(os.path.join(top, name), into): read(os.path.join(top, name))
+                     for top, _, names in os.walk(into) for name in names}
         return found
 
     def refused(self, paths, base_paths=()):
@@ -89,17 +92,68 @@ class RoundTrip(Directory):
         self.assertEqual(self.restored(paths, base_paths), differential.streams)
 
     def test_an_open_full_and_its_differential_come_back(self):
-        full, differential = open_sample.samples(self.public_keys)
-        base_paths, paths = ([self.path(f"{name}-{n}") for n in (1, 2)] for name in ("full", "diff"))
-        open_sample.write(full, base_paths)
-        open_sample.write(differential, paths)
-        for sample, arguments in ((full, (base_paths,)), (differential, (paths, base_paths))):
-            into = tempfile.mkdtemp(dir=self.directory)
-            restore.restore(arguments[0], into, self.key_file, *arguments[1:])
-            found = {os.path.relpath(os.path.join(top, name), into): read(os.path.join(top, name))
-                     for top, _, names in os.walk(into) for name in names}
-            self.assertEqual(found, sample.expected)
-        self.refused(paths)
+        for with_ordered in (False, True):
+            full, differential = open_sample.samples(self.public_keys, with_ordered)
+            base_paths, paths = self.write(full, "full"), self.write(differential, "diff")
+            self.assertEqual(self.restored(base_paths), full.expected)
+            self.assertEqual(self.restored(paths, base_paths), differential.expected)
+            self.refused(paths)
+
+    def test_a_full_and_its_differential_with_ordered_streams_come_back(self):
+        full, differential = write_sample.samples(self.public_keys, with_ordered=True)
+        base_paths, paths = self.write(full, "full"), self.write(differential, "diff")
+        self.assertEqual(self.restored(base_paths[::-1]), full.streams)
+        self.assertEqual(self.restored(paths, base_paths), differential.streams)
+
+    def test_the_samples_have_ordered_blocks_far_out_of_order(self):
+        """Blocks in order, or all of them in one family, would prove little."""
+        for module in (write_sample, open_sample):
+            for sample in module.samples(with_ordered=True):
+                distances = []
+                for path in self.write(sample, "sample"):
+                    orders = [block.order for block in Family(path).blocks() if block.order]
+                    self.assertGreater(len(orders), 5)
+                    distances += [max(orders[: at + 1]) - order for at, order in enumerate(orders)]
+                self.assertEqual(max(distances), sample.window - 1)
+
+    def test_ordered_streams_of_every_codec_window_and_count_of_families_come_back(self):
+        streams = dict(write_sample.sample_streams()[0], **{"dump.sql": write_sample.ordered_streams()[0]["dump.sql"]})
+        for number, codec in enumerate(write_sample.CODECS):
+            options = dict(codecs=(codec,), window=(1, 3, 16, 4096)[number], families=(3, 1, 8, 64)[number], seed=number,
+                           units_per_block=1)
+            sample = self.sample(streams, ordered=("dump.sql",), unit=4096 << number, **options)
+            self.assertEqual(self.restored(self.write(sample, codec)), streams, codec)
+            files = {7: File("a", UNIT, [(0, 0, b"x" * UNIT), (1, 5, b"y")], "a"),
+                     0x70000: File("dump.sql", len(streams["dump.sql"]), [(0, 0, streams["dump.sql"])], ordered=True)}
+            sample = OpenSample({}, files=files, public_keys=self.public_keys, **options)
+            self.assertEqual(self.restored(self.write(sample, f"open {codec}")), sample.expected, codec)
+
+    def test_sets_of_ordered_streams_only_and_empty_ordered_streams_come_back(self):
+        for streams in ({"dump.sql": b"x" * 100_001}, {"empty": b""}, {"a": b"", "dump.sql": b"y", "z": b""}):
+            sample = self.sample(streams, ordered=tuple(streams), window=1)
+            self.assertEqual(self.restored(self.write(sample, "only")), streams)
+            sample.map_seed = None  # Such a full has a map or none (§9).
+            self.assertEqual(self.restored(self.write(sample, "no map")), streams)
+            files = {id: File(name, len(data), [(0, 0, data)], ordered=True) for id, (name, data) in enumerate(streams.items(), 1)}
+            sample = OpenSample({}, files=files, window=2, public_keys=self.public_keys)
+            self.assertEqual(self.restored(self.write(sample, "open")), streams)
+
+    def test_a_window_without_an_ordered_stream_comes_back(self):
+        streams = write_sample.sample_streams()[0]
+        self.assertEqual(self.restored(self.write(self.sample(streams, window=4096), "set")), streams)
+
+    def test_a_full_without_a_page_map_and_with_an_ordered_stream_comes_back(self):
+        streams = {"app.db": b"x" * 50_000, "dump.sql": b"y" * 50_000}
+        sample = self.sample(streams, ordered=("dump.sql",), window=4)
+        sample.map_window, sample.map_seed = 0, None
+        with mock.patch.object(write_sample, "blocks_of_any_order", lambda sample: [Block(1, 1, [(0, 50_000, 0)], b"x" * 50_000)]):
+            self.assertEqual(self.restored(self.write(sample, "set")), streams)
+
+    def test_an_ordered_stream_that_is_not_in_the_full_comes_back(self):
+        full = self.sample({"app.db": b"x" * 50_000})
+        streams = {"app.db": b"x" * 40_000 + b"y" * 4096, "dump.sql": b"z" * 50_000}
+        differential = self.sample(streams, "differential", full, seed=2, ordered=("dump.sql",), window=4)
+        self.assertEqual(self.restored(self.write(differential, "diff"), self.write(full, "full")), streams)
 
     def test_every_codec_unit_and_count_of_families_comes_back(self):
         streams, _ = write_sample.sample_streams()
@@ -264,6 +318,17 @@ class EncryptedRefusals(Refusals):
         restore.restore(self.paths, into, self.key_file, sidecars=[self.path("sidecar")])
         self.assertEqual(read(os.path.join(into, "app.db")), self.full.streams["app.db"])
 
+    def test_a_forger_who_changes_the_order_and_repairs_the_checksum_of_the_block_is_refused(self):
+        """The tag does not cover `order` (§4). The index entry has the checksum of the block's header, and is encrypted."""
+        streams = {"dump.sql": b"x" * 100_000}
+        path = self.write(self.sample(streams, ordered=("dump.sql",), window=4096, families=1), "ordered")[0]
+        self.assertEqual(self.restored([path]), streams)
+        forged = bytearray(read(path))
+        struct.pack_into("<I", forged, 4096 + 52, 4000)
+        struct.pack_into("<I", forged, 4096 + 60, google_crc32c.value(bytes(forged[4096:4156])))
+        put(path, forged)
+        self.assertIn("index does not fit", self.refused([path]).what)
+
     def test_a_key_file_that_is_damaged_open_to_others_or_public_is_refused(self):
         text = read(self.key_file)
         for change, what in ((text.replace(b"SECRET", b"PRIVATE"), "no key"), (text + text, "second one"), (b"", "no key in it"),
@@ -415,10 +480,10 @@ class LyingWriter(Directory):
         data = read(path)
         for offset, letter, values in ((12, "I", (0, 4097, 8192, 1 << 20, 1 << 31)), (48, "H", (0, 2)), (50, "H", (0, 65)),
                                        (52, "H", (1,)), (54, "B", (2,)), (55, "B", (0, 2, 4)), (56, "I", (0, 256, 5000, 1 << 17)),
-                                       (60, "I", (0, 65537, 1 << 27)), (68, "B", (4,)), (10, "H", (1,)), (70, "H", (1,)),
+                                       (60, "I", (0, 65537, 1 << 27)), (64, "I", (4097, 1 << 31)), (68, "B", (4,)), (10, "H", (1,)), (70, "H", (1,)),
                                        (128, "I", (65, 1 << 31)), (132, "I", (1025, 200)), (136, "I", (4097, 4000)),
                                        (140, "I", (1,)), (112, "I", (1,)), (80, "B", (0, 200)), (4095, "B", (1,)),
-                                       (256, "H", (0,)), (258, "B", (0, 2)), (259, "B", (1,)), (260, "H", (1,)),
+                                       (256, "H", (0,)), (258, "B", (0, 2, 3)), (259, "B", (1,)), (260, "H", (1,)),
                                        (264, "I", (0, 2048, 5000)), (268, "I", (1 << 20, 1 << 23)), (272, "Q", (1 << 63,)), (287, "B", (1,))):
             for value in values:
                 lying = bytearray(data)

@@ -4,10 +4,11 @@
 Foreign input for every reader: for the independent one before fullbore could write, and for fullbore itself. It shares no
 layout with family.py on purpose: a field that one of the two misplaces must not agree with itself.
 
-    write_sample.py DIR [--key KEYFILE] [--open]
+    write_sample.py DIR [--key KEYFILE] [--open] [--ordered]
 
 leaves a full in DIR/full-1of2.bore and DIR/full-2of2.bore, a differential of it in DIR/diff-1of2.bore and
 DIR/diff-2of2.bore, and what a restore of each must give in DIR/expected-full/ and DIR/expected-diff/.
+With --ordered, two streams of each set are ordered streams.
 """
 
 import argparse
@@ -47,6 +48,8 @@ class Sample:
     streams: dict  # name → bytes
     kind: str = "full"
     base: "Sample | None" = None
+    ordered: tuple = ()  # the names of the ordered streams
+    window: int = 0
     families: int = 2
     seed: int = 1
     units_per_block: int = 4
@@ -69,6 +72,22 @@ class Sample:
     @property
     def base_id(self):
         return self.base.ids["backup_set_id"] if self.base else bytes(16)
+
+    def ordered_streams(self):
+        """(id, bytes) of each ordered stream."""
+        return [(id, data) for id, (name, data) in numbered(self.streams) if name in self.ordered]
+
+
+@dataclass
+class Block:
+    """A DATA or MAP block before it has a place in a family."""
+
+    kind: int
+    stream: int
+    runs: list
+    plain: bytes
+    layer: int = 0
+    order: int = 0
 
 
 def pack(codec, plain):
@@ -93,7 +112,7 @@ class Writer:
         self.references = {INDEX: [], MANIFEST: []}
         self.data_bytes = self.zero_bytes = 0
 
-    def block(self, kind, plain, codec="none", stream=0, runs=(), must=False, layer=0):
+    def block(self, kind, plain, codec="none", stream=0, runs=(), must=False, layer=0, order=0):
         """Appends one block (§4), its index entry (§6) and, when enough are pending, an INDEX block."""
         sample = self.sample
         codec_number, payload = (CODECS["zstd"], zstandard.ZstdCompressor().compress(plain)) if must else pack(codec, plain)
@@ -111,7 +130,7 @@ class Writer:
         if cipher:
             sealed = AESGCM(hkdf(sample.data_key, b"fullbore 0 block")).encrypt(struct.pack("<IQ", 0, sequence), body, head)
             body = sealed[-16:] + sealed[:-16]  # The tag comes first.
-        head += struct.pack("<II", 0, google_crc32c.value(body))
+        head += struct.pack("<II", order, google_crc32c.value(body))
         header_crc, body_crc = google_crc32c.value(head), google_crc32c.value(body)
         head += struct.pack("<I", header_crc)
         assert len(head) == 64 and len(head) + len(body) <= sample.transfer_size
@@ -207,8 +226,9 @@ def header(sample, number):
     label = json.dumps({"name": "sample", "description": "foreign", "database": "/none"}).encode()
     label = b"" if sample.data_key else label
     wrapped = [wrap_data_key(sample, public_key) for public_key in sample.public_keys]
-    table = [struct.pack("<HBxHHIIQ8x", id & 0xffff, 1, 0, id >> 16, sample.unit, sample.map_window, len(data))
-             for id, (_, data) in numbered(sample.streams)]
+    table = [struct.pack("<HBxHHIIQ8x", id & 0xffff, 2 if name in sample.ordered else 1, 0, id >> 16, sample.unit,
+                         map_window_of(sample, name), len(data))
+             for id, (name, data) in numbered(sample.streams)]
     assert not (sample.open and table)  # The manifest has it.
     rest = b"".join(wrapped) + b"".join(table) + label
     length = max(4096, 256 + len(rest))
@@ -216,11 +236,15 @@ def header(sample, number):
     fixed = b"FULLBORE" + struct.pack("<HHI", 0, 0, length)
     fixed += sample.ids["media_set_id"] + sample.ids["backup_set_id"]
     fixed += struct.pack("<HHHBB", number, sample.families, 0, 1 if sample.data_key else 0, 1 if sample.kind == "full" else 2)
-    fixed += struct.pack("<IIIBbHq", sample.block_size, sample.transfer_size, 0, CODECS["zstd"], 1, 1 if sample.open else 0, STARTED_AT)
+    fixed += struct.pack("<IIIBbHq", sample.block_size, sample.transfer_size, sample.window, CODECS["zstd"], 1, 1 if sample.open else 0, STARTED_AT)
     fixed += engine_of(sample).encode().ljust(16, b"\0") + b"sample".ljust(16, b"\0") + sample.base_id
     fixed += struct.pack("<III", len(wrapped), len(table), len(label)) + bytes(112)
     raw = (fixed + bytes(4) + rest).ljust(length, b"\0")
     return raw[:252] + struct.pack("<I", google_crc32c.value(raw)) + raw[256:]
+
+
+def map_window_of(sample, name):
+    return 0 if name in sample.ordered else sample.map_window
 
 
 def engine_of(sample):
@@ -238,10 +262,19 @@ def manifest_of(sample):
         "finished_at": "2026-11-21T10:00:01.000000Z", "codec": "zstd",
         "block_size": sample.block_size, "transfer_size": sample.transfer_size,
         "families": [{"family": n + 1, "device": f"/none/{n + 1}"} for n in range(sample.families)],
-        "streams": open_sample.manifest_streams(sample) if sample.open else [{"id": id, "name": name, "layer": 0, "unit": sample.unit, "map_window": sample.map_window,
-                     "size": len(data)} for id, (name, data) in numbered(sample.streams)],
+        "streams": open_sample.manifest_streams(sample) if sample.open else manifest_streams(sample),
         "map": {"hash": "xxh3-128", "seed": f"{sample.map_seed:016x}"} if sample.map_seed is not None else None,
         "position": {"first": 0, "checkpoint": 0, "last": 0}, "warnings": []}).encode()
+
+
+def manifest_streams(sample):
+    """§9. Of the streams that are not ordered, the first has `"ordered": false`, and others leave it out."""
+    records = [{"id": id, "name": name, "layer": 0, "unit": sample.unit, "map_window": map_window_of(sample, name), "size": len(data)}
+               for id, (name, data) in numbered(sample.streams)]
+    for record in records:
+        if record["name"] in sample.ordered or sample.ordered and record["id"] == 1:
+            record["ordered"] = record["name"] in sample.ordered
+    return records
 
 
 def units_of(sample, name):
@@ -269,6 +302,32 @@ def data_blocks(sample, name):
         yield runs, plain
 
 
+def ordered_blocks(sample):
+    """The blocks of all ordered streams in the order of their numbers. Their lengths and streams are drawn at random."""
+    number, most = random.Random(sample.seed + 100), sample.transfer_size - 4096
+    left, blocks = [[id, data, 0] for id, data in sample.ordered_streams() if data], []
+    while left:
+        stream = number.choice(left)
+        id, data, at = stream
+        piece = data[at : at + number.choice((most, number.randint(1, most), number.randint(1, 9000)))]
+        blocks.append(Block(DATA, id, [(at, len(piece), RUN_DATA)], piece, order=len(blocks) + 1))
+        stream[2] += len(piece)
+        if stream[2] == len(data):
+            left.remove(stream)
+    return blocks
+
+
+def dealt(sample, others, in_order):
+    """All blocks in the order of appending. Block n comes only when the blocks 1 … n − W are appended (§3)."""
+    number, others = random.Random(sample.seed + 200), iter(others)
+    waiting = {block.order: block for block in in_order}
+    while waiting:
+        allowed = [order for order in waiting if order < min(waiting) + sample.window]
+        other = next(others, None) if number.random() < 0.5 else None
+        yield other or waiting.pop(number.choice((max(allowed), max(allowed), min(allowed), number.choice(allowed))))
+    yield from others
+
+
 def map_entry(sample, unit):
     """§5: 0 says "stored as ZERO"."""
     if not any(unit):
@@ -290,17 +349,34 @@ def write(sample, paths):
     """Writes the media set, family n to paths[n − 1]."""
     numbers = sequences()
     writers = [Writer(sample, number, numbers) for number in range(1, sample.families + 1)]
-    number = random.Random(sample.seed)  # Any block may stand in any family.
+    append(sample, writers, dealt(sample, blocks_of_any_order(sample), ordered_blocks(sample)))
+    finish(sample, writers, paths)
+
+
+def blocks_of_any_order(sample):
     for id, (name, _) in numbered(sample.streams):
+        if name in sample.ordered:
+            continue
         for runs, plain in data_blocks(sample, name):
-            number.choice(writers).block(DATA, plain, number.choice(sample.codecs), id, runs)
+            yield Block(DATA, id, runs, plain)
         if sample.kind == "full":
             units = [unit for _, unit in units_of(sample, name)]
             for at in range(0, len(units), sample.map_window):
                 covered = units[at : at + sample.map_window]
                 entries = b"".join(map_entry(sample, unit) for unit in covered)
-                run = (at * sample.unit, sum(map(len, covered)), RUN_MAPPED)
-                number.choice(writers).block(MAP, entries, "lz4", id, [run])
+                yield Block(MAP, id, [(at * sample.unit, sum(map(len, covered)), RUN_MAPPED)], entries)
+
+
+def append(sample, writers, blocks):
+    number = random.Random(sample.seed)  # Any block may be in any family.
+    for block in blocks:
+        writer = number.choice(writers)
+        codec = number.choice(sample.codecs) if block.kind == DATA else "lz4"
+        writer.block(block.kind, block.plain, codec, block.stream, block.runs, layer=block.layer, order=block.order)
+
+
+def finish(sample, writers, paths):
+    """Writes the rest of each family, and makes the files."""
     for writer in writers:
         writer.finish(manifest_of(sample))
     for writer, path in reversed(list(zip(writers, paths))):  # The commit record last.
@@ -327,17 +403,36 @@ def sample_streams():
     return full, {"app.db": bytes(later), "second.db": full["second.db"][: 10 * 4096]}  # and one cut off
 
 
+def ordered_streams():
+    """Two ordered streams, and a later state of both. One is text, and one does not get smaller. No size is of whole units."""
+    number = random.Random(11)
+    text = b"".join(b"INSERT INTO t VALUES (%d, 'row');\n" % row for row in range(20_000))
+    return ({"dump.sql": text, "object.bak": number.randbytes(300_001)},
+            {"dump.sql": text[:400_000] + b"COMMIT;\n", "object.bak": number.randbytes(350_003)})
+
+
+def samples(public_keys=(), with_ordered=False):
+    """A full, and a differential of it. `with_ordered`: two more streams, which are ordered."""
+    full, later, options = *sample_streams(), {}
+    if with_ordered:
+        full, later = (dict(sorted({**streams, **more}.items())) for streams, more in zip((full, later), ordered_streams()))
+        options = {"ordered": ("dump.sql", "object.bak"), "window": 5}
+    full = Sample(full, seed=1, public_keys=public_keys, **options)
+    return full, Sample(later, "differential", full, seed=2, public_keys=public_keys, **options)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--key", metavar="KEYFILE", help="encrypt to this key; made, with mode 0600, when it is not there")
     parser.add_argument("--open", action="store_true", help="open sets instead")
+    parser.add_argument("--ordered", action="store_true", help="sets with two ordered streams beside the others")
     arguments = parser.parse_args()
     if arguments.key and not os.path.exists(arguments.key):
         write_key_file(arguments.key, 3)
     public_keys = (encryption.read_key_file(arguments.key)[1],) if arguments.key else ()
     if arguments.open:
-        for name, sample in zip(("full", "diff"), open_sample.samples(public_keys)):
+        for name, sample in zip(("full", "diff"), open_sample.samples(public_keys, arguments.ordered)):
             open_sample.write(sample, [os.path.join(arguments.directory, f"{name}-{n}of2.bore") for n in (1, 2)])
             for stream, data in sample.expected.items():
                 path = os.path.join(arguments.directory, f"expected-{name}", stream)
@@ -345,14 +440,11 @@ def main():
                 with open(path, "wb") as file:
                     file.write(data)
         return
-    states = dict(zip(("full", "diff"), sample_streams()))
-    full = Sample(states["full"], seed=1, public_keys=public_keys)
-    samples = {"full": full, "diff": Sample(states["diff"], "differential", full, seed=2, public_keys=public_keys)}
-    for name, sample in samples.items():
+    for name, sample in zip(("full", "diff"), samples(public_keys, arguments.ordered)):
         write(sample, [os.path.join(arguments.directory, f"{name}-{n}of2.bore") for n in (1, 2)])
         expected = os.path.join(arguments.directory, f"expected-{name}")
         os.makedirs(expected, exist_ok=True)
-        for stream, data in states[name].items():
+        for stream, data in sample.streams.items():
             with open(os.path.join(expected, stream), "wb") as file:
                 file.write(data)
 

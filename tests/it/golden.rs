@@ -141,15 +141,26 @@ fn what_fullbore_writes_now_the_independent_reader_restores() {
     assert_eq!(digest(&world.at("streams/app.db")), digest(&world.at("copy.db")));
 }
 
+/// Has the independent writer make a full and its differential in `directory`; false where there is no Python.
+fn sample(world: &World, directory: &str, options: &str) -> bool {
+    fs::create_dir(world.at(directory)).unwrap();
+    let line = format!("--sample {directory} {options}");
+    let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    python(world, "media of the independent writer", &arguments).map(|ended| ended.done()).is_some()
+}
+
 #[test]
 fn what_the_independent_writer_makes_is_verified() {
     let world = World::new();
-    for (directory, key) in [("plain", ""), ("sealed", "--key k.key")] {
-        fs::create_dir(world.at(directory)).unwrap();
-        let line = format!("--sample {directory} {key}");
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let Some(ended) = python(&world, "media of the independent writer", &arguments) else { return };
-        ended.done();
+    for (directory, options, key) in [
+        ("plain", "", ""),
+        ("sealed", "", "--key k.key"),
+        ("ordered", "--ordered", ""),
+        ("both", "--ordered", "--key k.key"),
+    ] {
+        if !sample(&world, directory, &format!("{options} {key}")) {
+            return;
+        }
         world.run(&format!("verify --from {directory} {key}")).done();
         let sets = world.run(&format!("list --from {directory} --json")).done().json();
         assert_eq!(sets.as_array().unwrap().len(), 2);
@@ -166,12 +177,15 @@ fn what_the_independent_writer_makes_is_verified() {
 #[test]
 fn open_sets_of_the_independent_writer_are_verified_and_restored() {
     let world = World::new();
-    for (directory, key) in [("plain", ""), ("sealed", "--key k.key")] {
-        fs::create_dir(world.at(directory)).unwrap();
-        let line = format!("--sample {directory} --open {key}");
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let Some(ended) = python(&world, "open sets of the independent writer", &arguments) else { return };
-        ended.done();
+    for (directory, options, key) in [
+        ("plain", "", ""),
+        ("sealed", "", "--key k.key"),
+        ("ordered", "--ordered", ""),
+        ("both", "--ordered", "--key k.key"),
+    ] {
+        if !sample(&world, directory, &format!("--open {options} {key}")) {
+            return;
+        }
         world.run(&format!("verify --from {directory} {key}")).done();
         let full = format!("--from {directory}/full-1of2.bore --from {directory}/full-2of2.bore");
         for (set, from) in [("full", full.as_str()), ("diff", &format!("--from {directory}"))] {

@@ -60,6 +60,7 @@ mod newest_point;
 mod object_kept;
 mod object_locks;
 mod object_store;
+mod ordered_streams;
 mod output;
 mod pipe;
 mod program;

@@ -164,7 +164,7 @@ impl CopyCase {
     fn copy(&self, from: &[Shelf], times: &Times, lengths: &[f64]) -> Ran {
         let workers = if matches!(self.way, Way::AsItIs) && self.truth == Truth::Stage(1) { 1 } else { 2 };
         let mut plan =
-            UnpackPlan::new(&Knobs { workers: Some(workers), ..knobs() }, self.families, TRANSFER_BYTES).unwrap();
+            UnpackPlan::new(&Knobs { workers: Some(workers), ..knobs() }, self.families, TRANSFER_BYTES, 0).unwrap();
         let writing = match self.way {
             Way::AsItIs => {
                 plan.input_buffers += self.families * QUEUE_DEPTH;

@@ -214,9 +214,9 @@ impl Case {
     fn restore(&self) -> Ran {
         let shelves = shelves(self.stripes);
         let stored = self.back_up([0.0; 3], EXTENTS, &shelves).1;
-        let usual = UnpackPlan::new(&knobs(), self.stripes, TRANSFER_BYTES).unwrap();
+        let usual = UnpackPlan::new(&knobs(), self.stripes, TRANSFER_BYTES, 0).unwrap();
         let knobs = self.knobs(usual.buffer_count(), usual.least_buffers(self.stripes));
-        let plan = UnpackPlan::new(&knobs, self.stripes, TRANSFER_BYTES).unwrap();
+        let plan = UnpackPlan::new(&knobs, self.stripes, TRANSFER_BYTES, 0).unwrap();
         let input = Pool::new(plan.input_buffers, TRANSFER_BYTES as usize).unwrap();
         let target = PacedTarget {
             transform: Self::pace(self.shares[1], plan.workers),
@@ -290,13 +290,21 @@ fn header(source: &PacedSource, stripes: usize, compression: Compression) -> Set
         kind: SetKind::Full,
         block_size: 4096,
         transfer_size: TRANSFER_BYTES,
+        window: 0,
         codec: (compression.codec().number(), compression.level()),
         started_at: 0,
         engine: "paced".into(),
         tool_version: "0".into(),
         base_backup_set_id: None,
         keys: Vec::new(),
-        streams: vec![StreamRecord { id: 1, layer: 0, unit: stream.unit, map_window: 0, size: stream.size }],
+        streams: vec![StreamRecord {
+            id: 1,
+            layer: 0,
+            unit: stream.unit,
+            map_window: 0,
+            size: stream.size,
+            ordered: false,
+        }],
         open: false,
         label: Some(Label::default()),
     }
@@ -333,6 +341,7 @@ fn manifest(set: &SetHeader) -> Manifest {
             unit: stream.unit,
             map_window: 0,
             size: stream.size,
+            ordered: false,
             identity: String::new(),
             base: None,
             detail: None,

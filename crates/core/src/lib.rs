@@ -19,6 +19,7 @@ mod map_scratch;
 pub mod media;
 pub mod meter;
 mod object_url;
+pub mod order;
 pub mod pipeline;
 pub mod plan;
 pub mod pool;

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn stream(id: u32, size: u64) -> StreamRecord {
-        StreamRecord { id, layer: 0, unit: 4096, map_window: 4, size }
+        StreamRecord { id, layer: 0, unit: 4096, map_window: 4, size, ordered: false }
     }
 
     fn entries(scratch: &MapScratch, stream: &StreamRecord) -> Vec<u8> {

@@ -212,9 +212,10 @@ fn least_of_backup(stripes: usize, readers: usize, workers: usize, differential:
     (readers + workers, stripes + workers * per_worker)
 }
 
-/// The same of an unpacking: a family holds its reads in flight, the piece it parses and the block it assembles from two pieces.
-fn least_of_unpacking(families: usize, workers: usize) -> (usize, usize) {
-    (families * 3 + workers, 2 * workers + 1)
+/// The same of an unpacking: a family holds its reads in flight, the piece it parses and the block it assembles from two pieces. Blocks of
+/// ordered streams that wait for one before them hold less than `window` buffers.
+fn least_of_unpacking(families: usize, workers: usize, window: usize) -> (usize, usize) {
+    (families * 3 + workers, 2 * workers + 1 + window)
 }
 
 /// The plan of a restore or a verification of `families` families.
@@ -232,31 +233,40 @@ pub struct UnpackPlan {
     pub input_buffers: usize,
     /// Buffers that blocks are unpacked into.
     pub output_buffers: usize,
+    /// Of these, for blocks of ordered streams that wait for one before them.
+    pub window: usize,
 }
 
 impl UnpackPlan {
-    /// Chooses what the user left open.
-    pub fn new(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
-        Self::reading_ahead(knobs, families, transfer_size, (8 / families.max(1)).clamp(2, 4), 0)
+    /// Chooses what the user left open. `window` is that of the set where a target gets ordered streams, else 0.
+    pub fn new(knobs: &Knobs, families: usize, transfer_size: u32, window: u32) -> Result<Self> {
+        Self::reading_ahead(knobs, families, (transfer_size, window), (8 / families.max(1)).clamp(2, 4), 0)
     }
 
     /// The same where families are in object stores: one request asks for several buffers, and each takes its time.
-    pub fn of_objects(knobs: &Knobs, families: usize, transfer_size: u32) -> Result<Self> {
+    pub fn of_objects(knobs: &Knobs, families: usize, transfer_size: u32, window: u32) -> Result<Self> {
         let bytes = (RANGES_OF_ALL / families.max(1) as u64).min(RANGES_OF_ONE);
         let depth = (bytes / u64::from(transfer_size.max(1))).max(2) as usize;
         let at_once = (UNPACKED_AT_ONCE / u64::from(transfer_size.max(1))) as usize;
-        Self::reading_ahead(knobs, families, transfer_size, depth, at_once)
+        Self::reading_ahead(knobs, families, (transfer_size, window), depth, at_once)
     }
 
     /// Reads so many buffers of each family ahead; `at_once` are packed ones that come all at one time.
-    fn reading_ahead(knobs: &Knobs, families: usize, transfer_size: u32, depth: usize, at_once: usize) -> Result<Self> {
+    fn reading_ahead(
+        knobs: &Knobs,
+        families: usize,
+        (transfer_size, window): (u32, u32),
+        depth: usize,
+        at_once: usize,
+    ) -> Result<Self> {
+        let window = window as usize;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let workers = bounded("--workers", knobs.workers, cores, MOST_THREADS)?;
         let queue_depth = bounded("--queue-depth", knobs.queue_depth, depth, MOST_QUEUE_DEPTH)?;
         let writers = workers.max(4);
-        let (least_input, least_output) = least_of_unpacking(families, workers);
+        let (least_input, least_output) = least_of_unpacking(families, workers, window);
         let wanted_input = families * (queue_depth + 2) + workers;
-        let wanted_output = 2 * workers + writers + 2 + at_once;
+        let wanted_output = 2 * workers + writers + 2 + at_once + window;
         let (input_buffers, output_buffers) =
             share_out(knobs.buffer_count, (least_input, least_output), (wanted_input.max(least_input), wanted_output))?;
         let affordable = (input_buffers - workers) / families.max(1) - 2;
@@ -267,6 +277,7 @@ impl UnpackPlan {
             writers,
             input_buffers,
             output_buffers,
+            window,
         })
     }
 
@@ -277,7 +288,7 @@ impl UnpackPlan {
 
     /// The least BUFFERCOUNT with these threads for so many families.
     pub fn least_buffers(&self, families: usize) -> usize {
-        let (input, output) = least_of_unpacking(families, self.workers);
+        let (input, output) = least_of_unpacking(families, self.workers, self.window);
         input + output
     }
 
@@ -364,11 +375,11 @@ mod tests {
     #[test]
     fn objects_are_read_further_ahead_than_files_and_all_together_within_bounds() {
         for (families, ahead) in [(1, 32), (2, 32), (4, 16), (8, 8), (64, 2)] {
-            let plan = UnpackPlan::of_objects(&Knobs::default(), families, 1 << 20).unwrap();
+            let plan = UnpackPlan::of_objects(&Knobs::default(), families, 1 << 20, 0).unwrap();
             assert_eq!(plan.queue_depth, ahead, "{families}");
-            assert!(plan.queue_depth >= UnpackPlan::new(&Knobs::default(), families, 1 << 20).unwrap().queue_depth);
+            assert!(plan.queue_depth >= UnpackPlan::new(&Knobs::default(), families, 1 << 20, 0).unwrap().queue_depth);
         }
-        assert_eq!(UnpackPlan::of_objects(&Knobs::default(), 1, TRANSFER_MAX).unwrap().queue_depth, 2);
+        assert_eq!(UnpackPlan::of_objects(&Knobs::default(), 1, TRANSFER_MAX, 0).unwrap().queue_depth, 2);
     }
 
     #[test]

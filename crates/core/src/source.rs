@@ -41,6 +41,18 @@ pub trait Source: Sync {
         false
     }
 
+    /// True of a stream that a restore gets in order. One reader gives it, from its start to its end, in layer 0; it has no [`identity`](Self::identity),
+    /// and its extents need not be of whole units.
+    fn is_ordered(&self, stream: u32) -> bool {
+        let _ = stream;
+        false
+    }
+
+    /// True when there are ordered streams, or may be in an open source.
+    fn has_ordered(&self) -> bool {
+        self.streams().iter().any(|stream| self.is_ordered(stream.id))
+    }
+
     /// The stream with this number, as it is known now.
     fn stream(&self, id: u32) -> Option<Stream> {
         self.streams().iter().find(|stream| stream.id == id).cloned()

@@ -19,14 +19,15 @@ pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetK
     if source.is_open() {
         return Vec::new(); // The manifest will have them.
     }
-    let window = |unit| if kind == SetKind::Full { map_window(unit, transfer_size) } else { 0 };
+    let mapped = |id| kind == SetKind::Full && !source.is_ordered(id);
     let streams = source.streams().iter();
     let record = |stream: &Stream| StreamRecord {
         id: stream.id,
         layer: 0,
         unit: stream.unit,
-        map_window: window(stream.unit),
+        map_window: if mapped(stream.id) { map_window(stream.unit, transfer_size) } else { 0 },
         size: stream.size,
+        ordered: source.is_ordered(stream.id),
     };
     streams.map(record).collect()
 }
@@ -93,6 +94,7 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
         unit: stream.unit,
         map_window: windows.get(&stream.id).copied().unwrap_or(0),
         size: stream.size,
+        ordered: source.is_ordered(stream.id),
         identity: String::new(),
         base: None,
         detail: None,
@@ -154,6 +156,7 @@ mod tests {
             unit: 4096,
             map_window: 0,
             size: 0,
+            ordered: false,
             identity: identity.into(),
             base: None,
             detail: None,

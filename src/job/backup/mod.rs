@@ -22,6 +22,7 @@ use fullbore_core::emulated::PacedSource;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
+use fullbore_core::order::window_of;
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
@@ -330,6 +331,7 @@ fn prepare(
         kind: request.kind,
         block_size: plan.block_size,
         transfer_size: plan.transfer_size,
+        window: if source.has_ordered() { window_of(plan.workers) } else { 0 },
         codec: (request.compression.codec().number(), request.compression.level()),
         started_at: jiff::Timestamp::now().as_microsecond(),
         engine: session.engine().into(),

@@ -62,7 +62,7 @@ impl CopyPlan {
     /// A knob out of its bounds.
     fn new(knobs: &Knobs, found: &media::Found, way: &Way, queue_depth: usize) -> Result<Self> {
         let families = usize::from(found.families);
-        let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size)?;
+        let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size, 0)?;
         let output_buffers = match way {
             Way::AsItIs => {
                 // What is read is what is written: it comes home later.

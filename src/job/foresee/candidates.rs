@@ -107,7 +107,7 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source, store
         let count = (planned.buffer_count() as f64 * shape.buffer_factor).round() as usize;
         planned = plan(&Knobs { buffer_count: Some(count), ..knobs })?;
     }
-    let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, planned.transfer_size)?;
+    let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, (planned.transfer_size, 0))?;
     // A store that cannot be asked for its limits takes as many parts as most do.
     let parts = part_bytes(&request.to, shape.stripes, per_family, part_size, stores)
         .unwrap_or(part_size * shape.stripes as u64);

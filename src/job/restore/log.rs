@@ -112,7 +112,7 @@ pub(super) fn apply(
         let engine = engine_of(&found.header.engine)?;
         check_streams(found, engine)?;
         // One after the other: there may be more of them than files that a process can have open.
-        let mut opened = reading::open(&[found], &request.reading.knobs, key, report)?;
+        let mut opened = reading::open(&[found], &request.reading.knobs, key, true, report)?;
         let Some(database) = database else {
             let outcome = opened.unpack_next(&NullTarget, conduct).map_err(|error| found.naming_copies(error))?;
             reading::book(&outcome, report);

@@ -220,7 +220,7 @@ fn choose_and_open(
         // Log sets are opened when their turn comes: there may be very many.
         let found = sequence.sets.iter().map(|&at| &heap.sets[at]).filter(|found| found.set.kind != SetKind::Log);
         let found: Vec<_> = found.collect();
-        match reading::open(&found, &request.reading.knobs, key, report) {
+        match reading::open(&found, &request.reading.knobs, key, true, report) {
             Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key, conduct)?,
             opened => {
                 let opened = opened?;

@@ -220,7 +220,7 @@ impl<'a> Step<'a> {
         }
         let bytes = total(bases.iter().chain(&logs).filter_map(|found| found.database_bytes));
         conduct.progress.total.store(bytes, Ordering::Relaxed);
-        let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, report));
+        let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, true, report));
         let opened = opened.transpose()?;
         // From here on the file is neither before the step nor behind it, until that is written down.
         let before = std::mem::replace(&mut self.state.written.doing, doing);

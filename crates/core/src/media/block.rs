@@ -81,6 +81,8 @@ pub struct BlockHeader {
     pub payload_length: u32,
     /// Bytes of payload when unpacked.
     pub plain_length: u32,
+    /// Number of a DATA block among those of all ordered streams, from 1; else 0.
+    pub order: u32,
     /// CRC32C of the body as stored.
     pub body_crc: u32,
 }
@@ -104,7 +106,7 @@ struct Fixed {
     payload_length: U32,
     plain_length: U32,
     body_length: U32,
-    reserved: [u8; 4],
+    order: U32,
     body_crc: U32,
     header_crc: U32,
 }
@@ -161,7 +163,7 @@ impl BlockHeader {
             payload_length: U32::new(self.payload_length),
             plain_length: U32::new(self.plain_length),
             body_length: U32::new(self.body_length() as u32),
-            reserved: [0; 4],
+            order: U32::new(self.order),
             body_crc: U32::new(self.body_crc),
             header_crc: U32::new(0),
         };
@@ -195,9 +197,9 @@ impl BlockHeader {
             prefix_length: fixed.prefix_length.get(),
             payload_length: fixed.payload_length.get(),
             plain_length: fixed.plain_length.get(),
+            order: fixed.order.get(),
             body_crc: fixed.body_crc.get(),
         };
-        require(fixed.reserved == [0; 4], "reserved bytes of a block are not zero")?;
         header.check_lengths(transfer_size, fixed.body_length.get())?;
         header.check_meaning()?;
         Ok(header)
@@ -221,8 +223,10 @@ impl BlockHeader {
         let of_stream = matches!(self.kind, BlockKind::Data | BlockKind::Map);
         require(self.sequence < SEQUENCES, "the number of a block is out of bounds")?;
         require(of_stream == (self.stream != 0), "a block names a stream exactly when it holds data or map")?;
+        let data = self.kind == BlockKind::Data;
+        require(data || self.order == 0, "a block without data has a place in an order")?;
         let runs_fit = match self.kind {
-            BlockKind::Data => self.run_count >= 1,
+            BlockKind::Data => self.run_count >= 1 && (self.order == 0 || self.run_count == 1),
             BlockKind::Map => self.run_count == 1,
             BlockKind::Index | BlockKind::Manifest | BlockKind::Trailer => self.run_count == 0,
         };
@@ -358,6 +362,7 @@ mod tests {
             prefix_length: 48,
             payload_length: 1000,
             plain_length: 8192,
+            order: 0,
             body_crc: 5,
         }
     }

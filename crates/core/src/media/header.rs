@@ -18,6 +18,8 @@ pub const HEADER_MIN: usize = 4096;
 pub const HEADER_MAX: usize = 1 << 20;
 /// Most streams that the header's table may hold.
 pub const MAX_HEADER_STREAMS: u32 = 1024;
+/// Most blocks that the window of ordered streams may have.
+pub const WINDOW_MAX: u32 = 4096;
 const MAX_KEYS: u32 = 64;
 const MAX_LABEL: u32 = 4096;
 /// The first bytes of every family.
@@ -88,6 +90,8 @@ pub struct StreamRecord {
     pub map_window: u32,
     /// Bytes of the restored stream.
     pub size: u64,
+    /// A restore gets its bytes in order.
+    pub ordered: bool,
 }
 
 /// What all families of a set have in common.
@@ -107,6 +111,8 @@ pub struct SetHeader {
     pub block_size: u32,
     /// Most bytes in a block, its header included: 64 KiB…64 MiB.
     pub transfer_size: u32,
+    /// How far blocks of ordered streams may be out of order, in blocks; 0: the set has no ordered stream.
+    pub window: u32,
     /// The codec asked for, for information: number and level.
     pub codec: (u8, i8),
     /// Microseconds since 1970, UTC.
@@ -212,7 +218,7 @@ impl FamilyHeader {
             kind: set.kind.code(),
             block_size: U32::new(set.block_size),
             transfer_size: U32::new(set.transfer_size),
-            window: U32::new(0),
+            window: U32::new(set.window),
             codec: set.codec.0,
             level: set.codec.1.cast_unsigned(),
             flags: if set.open { OPEN } else { 0 },
@@ -296,6 +302,7 @@ fn check_numbers(fixed: &Fixed) -> Result<(), Flaw> {
     require((1..=MAX_FAMILIES).contains(&fixed.families.get()), "number of families out of bounds")?;
     require((1..=fixed.families.get()).contains(&fixed.family.get()), "family number out of bounds")?;
     require(fixed.parity_families.get() == 0, "parity families are not known to this version")?;
+    require(fixed.window.get() <= WINDOW_MAX, "window of ordered streams out of bounds")?;
     require(fixed.key_count.get() <= MAX_KEYS, "too many wrapped keys")?;
     require(
         (fixed.key_count.get() == 0) == (fixed.cipher == 0),
@@ -337,7 +344,9 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
         "a differential names its full, a log set its predecessor, and a full nothing",
     )?;
     let mapped = streams.iter().filter(|stream| stream.map_window > 0).count();
-    let most = if kind == SetKind::Full { streams.len() } else { 0 };
+    let ordered = streams.iter().filter(|stream| stream.ordered).count();
+    let most = if kind == SetKind::Full { streams.len() - ordered } else { 0 };
+    require(ordered == 0 || fixed.window.get() > 0, "an ordered stream in a set without a window")?;
     require(mapped == 0 || mapped == most, "a page map of some streams only, or of a set that is no full")?;
     Ok(FamilyHeader {
         family: fixed.family.get(),
@@ -349,6 +358,7 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
             kind,
             block_size: fixed.block_size.get(),
             transfer_size: fixed.transfer_size.get(),
+            window: fixed.window.get(),
             codec: (fixed.codec, fixed.level.cast_signed()),
             started_at: fixed.started_at.get(),
             engine: unpadded(&fixed.engine)?,
@@ -362,11 +372,16 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     })
 }
 
+/// Role of a stream: its blocks may stand in any order.
+const ANY_ORDER: u8 = 1;
+/// Role of a stream: a restore gets its bytes in order.
+const ORDERED: u8 = 2;
+
 fn encode_stream(stream: &StreamRecord) -> FixedStream {
     let (id_low, id_high) = halves(stream.id);
     FixedStream {
         id_low: U16::new(id_low),
-        role: 1,
+        role: if stream.ordered { ORDERED } else { ANY_ORDER },
         reserved_a: 0,
         layer: U16::new(stream.layer),
         id_high: U16::new(id_high),
@@ -380,7 +395,8 @@ fn encode_stream(stream: &StreamRecord) -> FixedStream {
 fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
     let fixed = FixedStream::read_from_bytes(bytes).map_err(|_| broken("stream record cut off"))?;
     let (id, unit) = (joined(fixed.id_low, fixed.id_high), fixed.unit.get());
-    require(id != 0 && fixed.role == 1, "stream record of an unknown role")?;
+    let ordered = fixed.role == ORDERED;
+    require(id != 0 && (ordered || fixed.role == ANY_ORDER), "stream record of an unknown role")?;
     require(unit.is_power_of_two() && (4096..=65536).contains(&unit), "unit of a stream out of bounds")?;
     let reserved = [&[fixed.reserved_a][..], &fixed.reserved_b];
     require(
@@ -391,7 +407,9 @@ fn decode_stream(bytes: &[u8]) -> Result<StreamRecord, Flaw> {
     let window_bytes = u64::from(fixed.map_window.get()) * u64::from(unit);
     require(fixed.map_window.get() <= 1 << 22 && window_bytes < 1 << 32, "map window of a stream out of bounds")?;
     require(fixed.size.get() <= 1 << 62, "size of a stream out of bounds")?;
-    Ok(StreamRecord { id, layer: fixed.layer.get(), unit, map_window: fixed.map_window.get(), size: fixed.size.get() })
+    require(!ordered || fixed.map_window.get() == 0, "a page map of an ordered stream")?;
+    let (layer, map_window, size) = (fixed.layer.get(), fixed.map_window.get(), fixed.size.get());
+    Ok(StreamRecord { id, layer, unit, map_window, size, ordered })
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Flaw> {
@@ -433,13 +451,21 @@ mod tests {
                 kind: SetKind::Full,
                 block_size: 4096,
                 transfer_size: 1 << 20,
+                window: 0,
                 codec: (2, -3),
                 started_at: 1,
                 engine: "sqlite".into(),
                 tool_version: "0.1.0".into(),
                 base_backup_set_id: None,
                 keys: vec![],
-                streams: vec![StreamRecord { id: 1, layer: 0, unit: 4096, map_window: 16384, size: 123 }],
+                streams: vec![StreamRecord {
+                    id: 1,
+                    layer: 0,
+                    unit: 4096,
+                    map_window: 16384,
+                    size: 123,
+                    ordered: false,
+                }],
                 open: false,
                 label: Some(Label {
                     name: "nightly".into(), description: "ü".into(), database: "/data/app.db".into()
@@ -463,7 +489,7 @@ mod tests {
     #[test]
     fn a_page_map_of_some_streams_only_or_of_a_differential_is_refused() {
         let mut header = sample();
-        header.set.streams.push(StreamRecord { id: 2, layer: 0, unit: 4096, map_window: 0, size: 1 });
+        header.set.streams.push(StreamRecord { id: 2, layer: 0, unit: 4096, map_window: 0, size: 1, ordered: false });
         assert!(FamilyHeader::decode(&header.encode()).is_err());
         header.set.streams[1].map_window = 1;
         assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header.clone()));

@@ -126,13 +126,20 @@ impl Manifest {
         } else {
             require(streams.eq(header.streams.iter().cloned()), "the manifest has other streams than the header")?;
         }
+        let mut ordered = self.streams.iter().filter(|stream| stream.ordered);
+        let whole = |stream: &ManifestStream| {
+            header.window > 0 && stream.map_window == 0 && stream.base.is_none() && !stream.name.is_empty()
+        };
+        let why = "an ordered stream with a page map or a base, without a name, or in a set without a window";
+        require(ordered.all(whole), why)?;
         let log = self.position.log.as_ref();
         let makes_sense = log.is_none_or(|range| range.makes_sense(self.kind == SetKind::Log));
         require(makes_sense, "the position in the log makes no sense in the manifest")?;
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
         // Of an open full, it is known in the end only which streams have a map.
-        let allowed = mapped || header.kind == SetKind::Full && (self.streams.is_empty() || header.open);
+        let allowed =
+            mapped || header.kind == SetKind::Full && (self.streams.iter().all(|stream| stream.ordered) || header.open);
         require(
             allowed || self.map.is_none(),
             "the manifest has the seed of a page map that the header does not announce",
@@ -184,6 +191,9 @@ pub struct ManifestStream {
     pub map_window: u32,
     /// Bytes of the restored stream.
     pub size: u64,
+    /// A restore gets its bytes in order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered: bool,
     /// In an open set: what it is known by in other backups of the same database; empty: by nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub identity: String,
@@ -198,7 +208,8 @@ pub struct ManifestStream {
 impl ManifestStream {
     /// Without its name, as headers have it.
     pub fn record(&self) -> StreamRecord {
-        StreamRecord { id: self.id, layer: self.layer, unit: self.unit, map_window: self.map_window, size: self.size }
+        let Self { id, layer, unit, map_window, size, ordered, .. } = *self;
+        StreamRecord { id, layer, unit, map_window, size, ordered }
     }
 }
 

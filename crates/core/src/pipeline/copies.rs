@@ -30,7 +30,7 @@ fn opened(shelves: &[Shelf]) -> Result<(MediaSet, UnpackPlan, Arc<Pool>)> {
     let nothing = Pool::new(0, 4096)?;
     let first = Family::open(Box::new(MemorySupply::new("family 1", &shelves[0], &nothing)))?;
     let transfer_size = first.header().set.transfer_size;
-    let mut plan = UnpackPlan::new(&knobs, shelves.len(), transfer_size)?;
+    let mut plan = UnpackPlan::new(&knobs, shelves.len(), transfer_size, 0)?;
     plan.input_buffers += 4 * shelves.len();
     let input = Pool::new(plan.input_buffers, transfer_size as usize)?;
     let open = |shelf: &Shelf| Family::open(Box::new(MemorySupply::new("family", shelf, &input)));

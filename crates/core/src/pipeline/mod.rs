@@ -6,6 +6,9 @@ mod finish;
 mod layers;
 #[cfg(test)]
 mod open_sets;
+mod ordered;
+#[cfg(test)]
+mod ordered_sets;
 mod page_map;
 mod read;
 mod remake;
@@ -43,6 +46,7 @@ use crate::threads;
 use crate::unpack::BaseMap;
 use finish::{Closed, Finisher};
 use layers::Layers;
+use ordered::Ordered;
 use page_map::PageMap;
 use read::{Reading, Throttle};
 use stripe::{Board, Hand};
@@ -139,13 +143,14 @@ impl Backup<'_> {
         self.progress.enter(STAGES, &[&input, &output]);
         let mapped = self.set.open && self.map_seed.is_some();
         let scratch = mapped.then(MapScratch::new).transpose()?;
+        let ordered = Ordered::new(self.set.window);
         let watch = || (self.tick)().and_then(|()| self.source.check());
         let (init, progress, halt, permit) = (self.init, self.progress, self.halt, self.permit);
         let writing = Writing { init, progress, halt, watch: &watch, permit };
         let closed = writing.run(&mut sinks, (listeners, &loads), &board, &accounts, |commit| {
-            let highest = self.move_bytes(&board, scratch.as_ref(), (&input, &output), &accounts)?;
+            let highest = self.move_bytes(&board, scratch.as_ref(), &ordered, (&input, &output), &accounts)?;
             let scratch = scratch.as_ref().map(|scratch| (scratch, highest));
-            self.commit(&board, scratch, commit)
+            self.commit(&board, scratch, &ordered, commit)
         })?;
         Ok(outcome(&sinks, &closed, &accounts))
     }
@@ -155,22 +160,23 @@ impl Backup<'_> {
         &self,
         board: &Board,
         scratch: Option<&MapScratch>,
+        ordered: &Ordered,
         (input, output): (&Arc<Pool>, &Arc<Pool>),
         accounts: &Accounts,
     ) -> Result<u16> {
         let (page_map, layers) = (PageMap::new(), Layers::default());
         let throttle = self.plan.throttle.map(Throttle::new);
         let workers = (0..self.plan.workers)
-            .map(|_| self.worker(board, &page_map, scratch, &layers, output))
+            .map(|_| self.worker(board, &page_map, scratch, (&layers, ordered), output))
             .collect::<Result<Vec<_>>>()?;
         let (to_workers, filled) = bounded::<Filled>(self.plan.input_buffers);
         thread::scope(|scope| {
-            let (throttle, layers) = (throttle.as_ref(), &layers);
+            let (throttle, layers, halt) = (throttle.as_ref(), &layers, self.halt);
             let start = move || {
                 for index in 0..self.plan.readers {
                     let (share, filled) = ((index, self.plan.readers), to_workers.clone());
-                    let reading =
-                        Reading { source: self.source, share, pool: input, filled, throttle, layers, halt: self.halt };
+                    let (source, pool) = (self.source, input);
+                    let reading = Reading { source, share, pool, filled, throttle, layers, ordered, halt };
                     let read = move || {
                         let mut clock = Clock::shown_in(&self.progress.stages[SOURCE]);
                         self.halt.watch(reading.run(&mut clock));
@@ -211,7 +217,7 @@ impl Backup<'_> {
         board: &'b Board,
         page_map: &'b PageMap,
         scratch: Option<&'b MapScratch>,
-        layers: &'b Layers,
+        (layers, ordered): (&'b Layers, &'b Ordered),
         output: &Arc<Pool>,
     ) -> Result<Worker<'b>> {
         let selection = match (self.map_seed.map(UnitHasher::new), self.base, scratch) {
@@ -229,6 +235,7 @@ impl Backup<'_> {
             source: self.source,
             streams: &self.set.streams,
             layers,
+            ordered,
             selection,
             encoder: Encoder::new(self.compression)?,
             hand: Hand::new(self.data_key),
@@ -247,9 +254,11 @@ impl Backup<'_> {
         &self,
         board: &Board,
         scratch: Option<(&MapScratch, u16)>,
+        ordered: &Ordered,
         commit: Commit<'_, '_>,
     ) -> Result<Vec<Closed>> {
         let manifest = (self.manifest)()?;
+        ordered.check(&manifest)?;
         let mut finisher = Finisher::new(board, self.set, self.data_key);
         match (scratch, self.base) {
             (Some((scratch, _)), None) => finisher.seal_map(scratch, &manifest, self.halt)?,

@@ -145,6 +145,7 @@ fn header(families: u16, base: Option<&BaseMap>) -> SetHeader {
         kind: if base.is_some() { SetKind::Differential } else { SetKind::Full },
         block_size: 4096,
         transfer_size: TRANSFER,
+        window: 0,
         codec: (1, 0),
         started_at: 0,
         engine: "growing".into(),
@@ -168,6 +169,7 @@ fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manife
             unit: stream.unit,
             map_window: if full && identity.is_some() { map_window(4096, TRANSFER) } else { 0 },
             size: stream.size,
+            ordered: false,
             base: base.zip(identity.as_ref()).and_then(|(base, identity)| base.stream_like(identity, 4096)),
             identity: identity.unwrap_or_default(),
             detail: None,
@@ -234,7 +236,7 @@ fn assemble(shelves: &[Shelf], input: &Arc<Pool>) -> MediaSet {
 }
 
 fn unpack(shelves: &[Shelf], target: &dyn Target) -> Result<()> {
-    let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, shelves.len(), TRANSFER)?;
+    let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, shelves.len(), TRANSFER, 0)?;
     let input = Pool::new(plan.input_buffers, TRANSFER as usize)?;
     let mut set = assemble(shelves, &input);
     let (progress, halt) = (Progress::default(), Halt::new());
@@ -343,7 +345,7 @@ fn prove_and_fetch(
     path: &(dyn Fn(u32) -> Option<PathBuf> + Sync),
     finish: &dyn Fn() -> Result<()>,
 ) {
-    let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, full.len(), TRANSFER).unwrap();
+    let plan = UnpackPlan::new(&Knobs { workers: Some(3), ..Knobs::default() }, full.len(), TRANSFER, 0).unwrap();
     let input = Pool::new(plan.input_buffers, TRANSFER as usize).unwrap();
     let (progress, halt) = (Progress::default(), Halt::new());
     let unpack = Unpack { plan: &plan, target, progress: &progress, halt: &halt, tick: &|| Ok(()), input: &input };
@@ -394,7 +396,7 @@ fn what_lies_beyond_the_final_size_is_cut_off() {
 fn an_open_set_in_a_pipe_is_refused_with_what_to_do() {
     let step = Step { layer: 0, stream: 1, offset: 0, length: 4096, value: 3 };
     let shelves = back_up(&Growing::new(&[step], &[4096]), 1, None);
-    let plan = UnpackPlan::new(&Knobs::default(), 1, TRANSFER).unwrap();
+    let plan = UnpackPlan::new(&Knobs::default(), 1, TRANSFER, 0).unwrap();
     let input = Pool::new(plan.input_buffers, TRANSFER as usize).unwrap();
     let mut set = MediaSet::piped(Box::new(MemorySupply::new("pipe", &shelves[0], &input)), None, &[]).unwrap();
     let (progress, halt) = (Progress::default(), Halt::new());
@@ -408,11 +410,19 @@ fn an_open_set_in_a_pipe_is_refused_with_what_to_do() {
 fn a_source_that_goes_back_to_a_lower_layer_is_refused() {
     let step = |layer| Step { layer, stream: 1, offset: 0, length: 4096, value: 3 };
     let source = Growing::new(&[step(1), step(0)], &[4096]);
-    let (layers, halt) = (Layers::default(), Halt::new());
+    let (layers, ordered, halt) = (Layers::default(), Ordered::new(0), Halt::new());
     let pool = Pool::new(4, TRANSFER as usize).unwrap();
     let (filled, _kept) = bounded(4);
-    let reading =
-        Reading { source: &source, share: (0, 1), pool: &pool, filled, throttle: None, layers: &layers, halt: &halt };
+    let reading = Reading {
+        source: &source,
+        share: (0, 1),
+        pool: &pool,
+        filled,
+        throttle: None,
+        layers: &layers,
+        ordered: &ordered,
+        halt: &halt,
+    };
     layers.enter(1, &halt).unwrap();
     layers.leave();
     assert!(reading.run(&mut Clock::new()).unwrap_err().to_string().contains("layer 0 after layer 1"));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn stream(units: u64, map_window: u32) -> StreamRecord {
-        StreamRecord { id: 1, layer: 0, unit: 4096, map_window, size: units * 4096 - 100 }
+        StreamRecord { id: 1, layer: 0, unit: 4096, map_window, size: units * 4096 - 100, ordered: false }
     }
 
     #[test]

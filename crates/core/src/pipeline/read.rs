@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use super::layers::Layers;
+use super::ordered::Ordered;
 use super::transform::Filled;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
@@ -23,6 +24,7 @@ pub(super) struct Reading<'a> {
     pub filled: Sender<Filled>,
     pub throttle: Option<&'a Throttle>,
     pub layers: &'a Layers,
+    pub ordered: &'a Ordered,
     pub halt: &'a Halt,
 }
 
@@ -47,7 +49,9 @@ impl Reading<'_> {
                 throttle.pass(length - unread);
             }
             self.layers.enter(extent.layer, self.halt)?;
-            self.filled.send(Filled { buffer, extent }).map_err(|_| Error::Halted)?;
+            let in_order = self.source.is_ordered(extent.stream);
+            let order = if in_order { self.ordered.enter(self.halt)? } else { 0 };
+            self.filled.send(Filled { buffer, extent, order }).map_err(|_| Error::Halted)?;
             clock.lap(Spent::Blocked);
         }
     }

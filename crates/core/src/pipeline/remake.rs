@@ -219,7 +219,9 @@ impl Placer<'_> {
     /// A block that has no room here, because it gets a tag or was packed before, becomes two.
     fn place_halves(&mut self, block: &CheckedBlock<'_>, clock: &mut Clock) -> Result<()> {
         let unit = self.units.get(&block.header.stream).copied().unwrap_or(LARGEST_UNIT);
-        let halves = halves(block.runs, unit).filter(|_| block.header.kind == BlockKind::Data);
+        // A block of an ordered stream has room for any head, and one number.
+        let parts = block.header.kind == BlockKind::Data && block.header.order == 0;
+        let halves = halves(block.runs, unit).filter(|_| parts);
         let Some((first, second)) = halves else {
             let why = format!("a block of stream {} does not fit into the copy's blocks", block.header.stream);
             return Err(Error::refused(
@@ -263,6 +265,7 @@ fn unsealed<'a>(block: &CheckedBlock<'a>, codec: u8, prefix_length: usize, bytes
         codec,
         stream: block.header.stream,
         layer: block.header.layer,
+        order: block.header.order,
         runs: block.runs,
         prefix_length,
         plain_length: block.header.plain_length as usize,

@@ -77,6 +77,8 @@ pub(super) struct Unsealed<'a> {
     pub codec: u8,
     pub stream: u32,
     pub layer: u16,
+    /// Number among the blocks of ordered streams; else 0.
+    pub order: u32,
     pub runs: &'a [Run],
     pub prefix_length: usize,
     pub plain_length: usize,
@@ -294,6 +296,7 @@ impl Board {
             codec,
             stream,
             layer: 0,
+            order: 0,
             runs,
             prefix_length,
             plain_length: plain.0,
@@ -340,6 +343,7 @@ impl Board {
             prefix_length: block.prefix_length as u32,
             payload_length: (length - BLOCK_HEADER - self.tag_length() - block.prefix_length) as u32,
             plain_length: block.plain_length as u32,
+            order: block.order,
             body_crc: 0,
         };
         let header_bytes = seal(&mut header, &mut bytes, sealer)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::layers::Layers;
+use super::ordered::Ordered;
 use super::page_map::{PageMap, map_window};
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
 use crate::checksum::{MAP_ENTRY, PlainDigest, UNKNOWN_UNIT, UnitHasher, ZERO_UNIT, is_zero, xxh3_128_le};
@@ -31,6 +32,8 @@ const CAME: u8 = 1;
 pub(super) struct Filled {
     pub buffer: Buffer,
     pub extent: Extent,
+    /// Number among the extents of ordered streams; else 0.
+    pub order: u32,
 }
 
 /// What tells a worker which units to store.
@@ -52,6 +55,7 @@ pub(super) struct Worker<'a> {
     pub source: &'a dyn Source,
     pub streams: &'a [StreamRecord],
     pub layers: &'a Layers,
+    pub ordered: &'a Ordered,
     pub selection: Selection<'a>,
     pub encoder: Encoder,
     pub hand: Hand,
@@ -87,9 +91,13 @@ impl Worker<'_> {
     pub fn run(&mut self, filled: &Receiver<Filled>) -> Result<()> {
         loop {
             self.clock.lap(Spent::Busy);
-            let Some(Filled { buffer, extent }) = self.receive(filled)? else { break };
+            let Some(Filled { buffer, extent, order }) = self.receive(filled)? else { break };
             let length = u64::from(extent.length);
             match self.selection {
+                _ if order > 0 => {
+                    self.store_ordered(buffer, extent, order)?;
+                    self.layers.leave();
+                }
                 Selection::Changed { .. } => {
                     self.gather(buffer, extent)?;
                     self.owed += 1;
@@ -142,6 +150,7 @@ impl Worker<'_> {
             unit: stream.unit,
             map_window: if mapped() { map_window(stream.unit, self.board.transfer_size()) } else { 0 },
             size: stream.size,
+            ordered: self.source.is_ordered(id),
         };
         let announced = self.streams.iter().find(|stream| stream.id == id).cloned();
         let open = || self.source.is_open().then(|| self.source.stream(id).map(record)).flatten();
@@ -160,9 +169,19 @@ impl Worker<'_> {
         let data = &mut buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
         let (length, digest) = self.survey(data, &stream, &extent);
         let runs = std::mem::take(&mut self.runs);
-        self.emit(buffer, (length, digest), &runs, extent.stream, extent.layer)?;
+        self.emit(buffer, (length, digest), &runs, (extent.stream, extent.layer, 0))?;
         self.runs = runs;
         self.emit_map(&stream, extent.offset)
+    }
+
+    /// An extent of an ordered stream: all of it, in one block and one run.
+    fn store_ordered(&mut self, buffer: Buffer, extent: Extent, order: u32) -> Result<()> {
+        self.stream(extent.stream)?;
+        let length = extent.length as usize;
+        let digest = xxh3_128_le(0, &buffer[PADDED_HEAD..PADDED_HEAD + length]);
+        let run = Run { offset: extent.offset, length: extent.length, kind: RunKind::Data };
+        self.emit(buffer, (length, digest), &[run], (extent.stream, extent.layer, order))?;
+        self.ordered.placed(order, extent.stream, run)
     }
 
     /// Hashes the units of an extent, moves those that are stored together, and takes their digest: all of it in one
@@ -305,20 +324,20 @@ impl Worker<'_> {
             Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
             Laid::Plain(range) => BlockBytes::Kept(&mut gathered.buffer[range]),
         };
-        let unsealed = unsealed(bytes, &block.shape, gathered.stream, gathered.layer, &runs, length);
+        let unsealed = unsealed(bytes, &block.shape, (gathered.stream, gathered.layer, 0), &runs, length);
         self.board.place(unsealed, &mut self.hand, &mut self.clock)?;
         self.gathered = Some(Gathered::new(gathered.buffer));
         Ok(())
     }
 
-    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are `runs`.
+    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are `runs`. `place` is stream, layer and
+    /// order.
     fn emit(
         &mut self,
         mut buffer: Buffer,
         plain: (usize, [u8; DIGEST]),
         runs: &[Run],
-        stream: u32,
-        layer: u16,
+        place: (u32, u16, u32),
     ) -> Result<()> {
         let packed = self.pack(&buffer, plain.0, runs)?;
         let block = lay_out(self.board, &mut buffer, &mut self.scratch, packed, plain, runs);
@@ -327,7 +346,7 @@ impl Worker<'_> {
             Laid::Plain(range) if range.start == 0 => BlockBytes::Given(buffer, range.end),
             Laid::Plain(range) => BlockBytes::Kept(&mut buffer[range]),
         };
-        let unsealed = unsealed(bytes, &block.shape, stream, layer, runs, plain.0);
+        let unsealed = unsealed(bytes, &block.shape, place, runs, plain.0);
         self.board.place(unsealed, &mut self.hand, &mut self.clock)
     }
 
@@ -392,8 +411,7 @@ fn lay_out(
 fn unsealed<'a>(
     bytes: BlockBytes<'a>,
     shape: &Shape,
-    stream: u32,
-    layer: u16,
+    (stream, layer, order): (u32, u16, u32),
     runs: &'a [Run],
     length: usize,
 ) -> Unsealed<'a> {
@@ -402,6 +420,7 @@ fn unsealed<'a>(
         codec: shape.codec,
         stream,
         layer,
+        order,
         runs,
         prefix_length: shape.prefix_length,
         plain_length: length,

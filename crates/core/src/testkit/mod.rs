@@ -9,6 +9,7 @@ mod fault_sink;
 mod fault_supply;
 mod memory;
 mod open_engine_conforms;
+mod ordered;
 
 pub use codec_conforms::codec_conforms;
 pub use conform::{sink_conforms, supply_conforms};
@@ -18,3 +19,4 @@ pub use fault_sink::FaultSink;
 pub use fault_supply::FaultSupply;
 pub use memory::{MemorySink, MemorySupply, Shelf};
 pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms};
+pub use ordered::{Manner, OrderedSource, OrderedTarget};

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn stream(id: u32, units: u64) -> StreamRecord {
-        StreamRecord { id, layer: 0, unit: 4096, map_window: 0, size: units * 4096 - 5 }
+        StreamRecord { id, layer: 0, unit: 4096, map_window: 0, size: units * 4096 - 5, ordered: false }
     }
 
     #[test]

@@ -279,6 +279,7 @@ mod tests {
             unit: 4096,
             map_window: 0,
             size,
+            ordered: false,
             identity: String::new(),
             base: None,
             detail: None,

@@ -204,6 +204,9 @@ pub(super) fn check_place(block: &BlockHeader, family: &FamilyHeader) -> Result<
     if block.cipher != family.set.cipher.number() {
         return Err(broken("the block has another cipher than the set"));
     }
+    if block.order != 0 && family.set.window == 0 {
+        return Err(broken("a place in an order in a set without ordered streams"));
+    }
     if block.layer != 0 && !family.set.open {
         return Err(broken("a layer in a set that has none"));
     }

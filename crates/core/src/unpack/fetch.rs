@@ -90,6 +90,8 @@ impl Unpack<'_> {
             accounts: Accounts::new(STAGES),
             tally: Tally::new(&header, streams_of(set)?, None, false)?,
             layers: header.open.then_some(layers),
+            // Parts are written wherever they belong.
+            in_order: None,
         };
         if header.open {
             // What no run writes is zero. Where nothing lies under layers, every byte has its run.

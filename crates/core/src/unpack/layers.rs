@@ -92,6 +92,12 @@ impl Layers {
         }
     }
 
+    /// Parsers that have not ended, and those of them that wait for a layer.
+    pub fn parsers(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.parsers, state.waiting.values().sum())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

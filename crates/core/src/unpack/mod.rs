@@ -9,6 +9,7 @@ mod compare;
 mod directory;
 mod family;
 mod fetch;
+mod in_order;
 mod layers;
 mod marks;
 mod parse;

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::block::{BlockOpener, Opened, Packed, Plain};
 use super::family::{Family, damage};
+use super::in_order::{Arrived, InOrder};
 use super::layers::{Admitted, Layers, Member};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
@@ -71,12 +72,17 @@ pub(super) struct Work {
 }
 
 /// Bytes for the target.
-struct Write {
-    stream: u32,
-    offset: u64,
-    piece: Piece,
-    /// Until it is dropped, no higher layer begins.
-    _admitted: Option<Arc<Admitted>>,
+enum Write {
+    /// A piece of a stream.
+    Piece {
+        stream: u32,
+        offset: u64,
+        piece: Piece,
+        /// Until it is dropped, no higher layer begins.
+        _admitted: Option<Arc<Admitted>>,
+    },
+    /// All that is ready of an ordered stream.
+    Ordered(u32),
 }
 
 /// What the threads share.
@@ -86,6 +92,8 @@ pub(super) struct Shared<'a> {
     pub tally: Tally<'a>,
     /// Of an open set: others have none.
     pub layers: Option<Arc<Layers>>,
+    /// Of a set with ordered streams that is read in full.
+    pub in_order: Option<InOrder>,
 }
 
 impl Shared<'_> {
@@ -109,10 +117,12 @@ impl Unpack<'_> {
         let map = set.manifest().and_then(|manifest| manifest.map.as_ref());
         let seed = map.map(ManifestMap::seed).transpose().map_err(|flaw| damage("manifest", 0, flaw))?;
         let (layers, members) = Layers::new(set.families().len());
+        let streams = streams_of(set)?;
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Accounts::new(STAGES),
-            tally: Tally::new(&header, streams_of(set)?, seed, self.target.checks_maps())?,
+            in_order: InOrder::new(&header, &streams, &layers),
+            tally: Tally::new(&header, streams, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
         // Of a pipe, which is one family.
@@ -228,7 +238,7 @@ impl Unpack<'_> {
         Ok(parsed)
     }
 
-    /// Hands a block to the workers, as soon as its layer is under way.
+    /// Hands a block to the workers, as soon as its layer is under way, or its turn in the order is near.
     pub(super) fn admit(
         &self,
         device: &str,
@@ -236,8 +246,13 @@ impl Unpack<'_> {
         shared: &Shared<'_>,
         to_workers: &Sender<Work>,
     ) -> Result<()> {
+        if let Some(in_order) = shared.in_order.as_ref().filter(|_| block.header.order > 0) {
+            let admitted = in_order.admit(block.header.order, self.halt)?;
+            admitted.map_err(|flaw| damage(device, block.offset, flaw))?;
+        }
         let admitted = match &shared.layers {
-            Some(layers) if block.header.kind == BlockKind::Data => {
+            // Nothing writes over an ordered stream, and its blocks wait for each other: no layer waits for them.
+            Some(layers) if block.header.kind == BlockKind::Data && block.header.order == 0 => {
                 let admitted = layers.admit(block.header.layer, self.halt)?;
                 Some(Arc::new(admitted.map_err(|flaw| damage(device, block.offset, flaw))?))
             }
@@ -290,23 +305,47 @@ impl Unpack<'_> {
                 let checked = CheckedBlock { header: &block.header, runs: &runs, digest, packed, plain: bytes };
                 taker.take(&checked, &mut clock)?;
             }
-            if block.header.kind == BlockKind::Map || self.target.discards() {
-                self.progress.advance(data + zero);
-                spare = Some(out);
-                continue;
-            }
-            let piece = match plain {
-                Plain::Stored(range) => {
-                    spare = Some(out);
-                    block.bytes.slice(range)
-                }
-                Plain::Unpacked(range) => Piece::new(out, range),
-            };
-            self.hand_on(&block, admitted, &runs, &piece, to_writers)?;
+            let work = Work { device, block, admitted };
+            spare = self.pass_on(shared, work, &runs, plain, out, to_writers)?;
             self.progress.advance(data + zero);
         }
         shared.accounts.add(TRANSFORM, number, clock.account());
         Ok(())
+    }
+
+    /// Hands the bytes of a block to the writers, if the target keeps them. Gives the buffer back when it holds none of them.
+    fn pass_on(
+        &self,
+        shared: &Shared<'_>,
+        Work { device, block, admitted }: Work,
+        runs: &[Run],
+        plain: Plain,
+        mut out: Buffer,
+        to_writers: &Sender<Write>,
+    ) -> Result<Option<Buffer>> {
+        let in_order = shared.in_order.as_ref().filter(|_| block.header.order > 0);
+        let (piece, spare) = match plain {
+            _ if block.header.kind == BlockKind::Map || self.target.discards() => (None, Some(out)),
+            // A block that waits for its turn must not keep a buffer that the families read into.
+            Plain::Stored(range) if in_order.is_some() => {
+                let length = range.len();
+                out[..length].copy_from_slice(&block.bytes[range]);
+                (Some(Piece::new(out, 0..length)), None)
+            }
+            Plain::Stored(range) => (Some(block.bytes.slice(range)), Some(out)),
+            Plain::Unpacked(range) => (Some(Piece::new(out, range)), None),
+        };
+        match (in_order, runs.first(), piece) {
+            (Some(in_order), Some(&run), piece) => {
+                let arrived = Arrived { at: (device, block.offset), stream: block.header.stream, run, piece };
+                for stream in in_order.arrive(block.header.order, arrived)? {
+                    to_writers.send(Write::Ordered(stream)).map_err(|_| Error::Halted)?;
+                }
+            }
+            (_, _, Some(piece)) => self.hand_on(&block, admitted, runs, &piece, to_writers)?,
+            (_, _, None) => {}
+        }
+        Ok(spare)
     }
 
     fn hand_on(
@@ -324,7 +363,7 @@ impl Unpack<'_> {
                 RunKind::Data => {
                     let end = at + run.length as usize;
                     let piece = piece.slice(at..end);
-                    let write = Write { stream, offset: run.offset, piece, _admitted: admitted.clone() };
+                    let write = Write::Piece { stream, offset: run.offset, piece, _admitted: admitted.clone() };
                     to_writers.send(write).map_err(|_| Error::Halted)?;
                     at = end;
                 }
@@ -342,8 +381,18 @@ impl Unpack<'_> {
             let received = writes.recv();
             clock.lap(Spent::Starved);
             let Ok(write) = received else { break };
-            self.target.write(write.stream, write.offset, &write.piece)?;
-            clock.pass(write.piece.len() as u64);
+            let mut put = |stream, offset, bytes: &[u8]| {
+                self.target.write(stream, offset, bytes)?;
+                clock.pass(bytes.len() as u64);
+                Ok(())
+            };
+            match (write, &shared.in_order) {
+                (Write::Piece { stream, offset, piece, .. }, _) => put(stream, offset, &piece)?,
+                (Write::Ordered(stream), Some(in_order)) => {
+                    in_order.deliver(stream, self.halt, |offset, bytes| put(stream, offset, bytes))?;
+                }
+                (Write::Ordered(_), None) => {}
+            }
         }
         shared.accounts.add(TARGET, number, clock.account());
         Ok(())
@@ -392,6 +441,9 @@ fn check_whole(set: &MediaSet, parsed: &[Parsed], shared: &Shared<'_>) -> Result
     let name = format!("media set {}", header.media_set_id);
     let incomplete = |why: &str| Error::incomplete(&name, why, "use another backup set");
     check_families(set, parsed)?;
+    if let Some(in_order) = &shared.in_order {
+        in_order.finish(&name)?;
+    }
     let first = parsed.first().ok_or_else(|| incomplete("no family was read"))?;
     if parsed.iter().any(|family| family.manifest_digest != first.manifest_digest) {
         return Err(incomplete("its families have different manifests"));

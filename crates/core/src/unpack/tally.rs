@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::balance::{Balance, Weights};
 use super::claims::Claims;
+use super::in_order::check_order;
 use super::parse::Parsed;
 use crate::checksum::{MAP_ENTRY, UNKNOWN_UNIT, UnitHasher, ZERO_UNIT};
 use crate::error::{Error, Result as JobResult};
@@ -127,6 +128,7 @@ impl<'a> Tally<'a> {
         let known = self.places.get(&block.stream);
         let &place = known.ok_or_else(|| broken(format!("stream {} is not in its stream table", block.stream)))?;
         let stream = &self.streams[place];
+        check_order(block, stream, runs, self.header.transfer_size)?;
         let end = runs.last().map_or(0, Run::end);
         let open = self.header.open && block.kind == BlockKind::Data;
         require(end <= stream.size || open, "a run ends behind the end of its stream")?;
@@ -139,7 +141,9 @@ impl<'a> Tally<'a> {
             _ => self.data_block(stream, runs, plain)?,
         };
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (BlockKind::Data, Some(claims)) = (block.kind, &mut sums.claims) {
+        // Of an ordered stream, the order tells.
+        let claims = sums.claims.as_mut().filter(|_| block.kind == BlockKind::Data && !stream.ordered);
+        if let Some(claims) = claims {
             let unit = u64::from(stream.unit);
             let new = runs
                 .iter()
@@ -166,7 +170,7 @@ impl<'a> Tally<'a> {
         let mut rest = plain;
         for run in runs {
             let whole = run.offset.is_multiple_of(unit) && (run.end().is_multiple_of(unit) || run.end() == stream.size);
-            require(whole || self.header.open, "a run is not of whole units")?;
+            require(whole || self.header.open || stream.ordered, "a run is not of whole units")?;
             share.covered.add_range(self.weights, run.offset, run.end());
             if run.kind == RunKind::Zero {
                 share.zero += u64::from(run.length);

@@ -33,7 +33,7 @@ pub trait BlockTaker {
     fn take(&mut self, block: &CheckedBlock<'_>, clock: &mut Clock) -> Result<()>;
 }
 
-/// Something that takes the bytes of streams, in any order and from several threads.
+/// Something that takes the bytes of streams, from several threads and in any order, but for streams that are ordered.
 pub trait Target: Sync {
     /// True when nothing is kept: a verification. Then nothing is sent to it either.
     fn discards(&self) -> bool;
@@ -48,7 +48,8 @@ pub trait Target: Sync {
         Ok(None)
     }
 
-    /// Puts `bytes` at `offset` of a stream.
+    /// Puts `bytes` at `offset` of a stream. An ordered stream comes in order, without gaps, and one call at a time: a target that waits
+    /// holds up the restore, and must not wait for bytes of another stream.
     fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Makes a range of a stream zero.

@@ -129,6 +129,7 @@ mod tests {
             unit: 16384,
             map_window: 0,
             size,
+            ordered: false,
             identity: identity.into(),
             base: None,
             detail: Some(detail(flags).into()),

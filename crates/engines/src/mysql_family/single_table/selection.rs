@@ -243,6 +243,7 @@ mod tests {
             unit: 4096,
             map_window: 0,
             size: 1,
+            ordered: false,
             identity: String::new(),
             base: None,
             detail: None,
