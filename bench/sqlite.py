@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares fullbore on a SQLite database with the raw limits of the machine and with the usual tools.
 
-    bench/sqlite.py                  4 GiB, 6 rounds: the table of the README (about half an hour)
+    bench/sqlite.py                  4 GiB, 6 rounds: the table of docs/how-fast.md (about half an hour)
     bench/sqlite.py --quick          256 MiB, 3 rounds: does everything run?
     bench/sqlite.py --install        first installs fio, sqlite3, zstd, lz4, pigz and restic with apt-get
     bench/sqlite.py --kopia          also builds kopia from the Go module proxy, where there is a Go toolchain

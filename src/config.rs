@@ -269,7 +269,7 @@ fn read(path: &Path) -> Result<Config> {
     let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the configuration", &shown, e))?;
     let Some(text) = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()) else {
         let why = format!("is longer than {}, or no text", units::show_bytes(FILE_MAX as u64));
-        return Err(Error::usage(shown, why, "name a configuration as in README.md, \"Configuration\""));
+        return Err(Error::usage(shown, why, "name a configuration as in docs/configuration.md"));
     };
     toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);

@@ -11,7 +11,7 @@ mod object_store {
     use crate::world::World;
 
     const PRUNE: &str = "prune --repo vault --grace 0s";
-    /// What README asks of the account.
+    /// What docs/object-stores.md asks of the account.
     const USUAL: &str = r#""s3:GetObject","s3:PutObject","s3:DeleteObject","s3:ListBucket","s3:ListBucketMultipartUploads","s3:AbortMultipartUpload","s3:ListMultipartUploadParts""#;
     const LOCKS: &str = r#","s3:GetObjectRetention","s3:GetObjectLegalHold""#;
 

@@ -84,6 +84,16 @@ fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Copies a folder with all that is below it.
+fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot list `{}`", from.display()))? {
+        let entry = entry?;
+        let (path, place) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() { copy_folder(&path, &place)? } else { copy(&path, &place, 0o644)? }
+    }
+    Ok(())
+}
+
 fn fill_tarball(root: &Path, binary: &Path, tree: &Path) -> anyhow::Result<()> {
     let program = tree.join("fullbore");
     copy(binary, &program, 0o755)?;
@@ -91,6 +101,7 @@ fn fill_tarball(root: &Path, binary: &Path, tree: &Path) -> anyhow::Result<()> {
     for text in ["LICENSE", "README.md", "CHANGELOG.md"] {
         copy(&root.join(text), &tree.join(text), 0o644)?;
     }
+    copy_folder(&root.join("docs"), &tree.join("docs"))?;
     for unit in ["fullbore-backup@.service", "fullbore-backup@.timer"] {
         copy(&root.join("xtask/packaging").join(unit), &tree.join("systemd").join(unit), 0o644)?;
     }
@@ -121,6 +132,7 @@ fn fill_package(root: &Path, tree: &Path, package: &Path, version: &str) -> anyh
     let doc = package.join("usr/share/doc/fullbore");
     copy(&tree.join("fullbore"), &package.join("usr/bin/fullbore"), 0o755)?;
     copy(&root.join("README.md"), &doc.join("README.md"), 0o644)?;
+    copy_folder(&tree.join("docs"), &doc.join("docs"))?;
     copy(&root.join("CHANGELOG.md"), &doc.join("changelog"), 0o644)?;
     finish(Command::new("gzip").arg("-9n").arg(doc.join("changelog")))?;
     let copyright = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\

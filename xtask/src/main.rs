@@ -1,8 +1,9 @@
-//! The task runner: `cargo xtask tidy | licences | dist | fuzz SECONDS [SEED] | sanitize`.
+//! The task runner: `cargo xtask tidy | licences | dist | book | fuzz SECONDS [SEED] | sanitize`.
 //!
 //! What a shell script would do badly is here; what a shell does well is in `./test` and `./demo`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod book;
 mod dist;
 mod fuzz;
 mod licences;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   tidy            the house rules (STYLE.md) as a test: file:line and the rule for each breach
   licences        licences and bans of the dependency tree against deny.toml, offline
   dist            a static release binary as a tarball and a .deb, unpacked and tried; in target/dist
+  book            docs/ as HTML, by mdbook; in target/book
   fuzz SECONDS [SEED]
                   every target under fuzz/, with its committed inputs, for so many seconds in all;
                   with SEED (1 and more) the same inputs each time, else others
@@ -43,6 +45,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["tidy"] => tidy::run(&root),
         ["licences"] => licences::run(&root),
         ["dist"] => dist::run(&root),
+        ["book"] => book::run(&root),
         ["fuzz", seconds, seed @ ..] if seed.len() <= 1 => {
             let seconds: u64 = seconds.parse().with_context(|| format!("`{seconds}` is no number of seconds"))?;
             ensure!((1..=86_400).contains(&seconds), "{seconds} seconds are out of bounds");

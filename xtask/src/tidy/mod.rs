@@ -8,6 +8,7 @@ mod layout;
 mod links;
 mod rules;
 mod source;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,11 +50,12 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
 /// All breaches in `files`, which are relative to `root`.
 pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
     let mut found = layout::check(root, files);
-    let mut codecs = Vec::new();
+    let (mut codecs, mut worded) = (Vec::new(), Vec::new());
     let engines = engines::named_by(files);
     for path in files {
         let name = path.to_str().with_context(|| format!("{path:?} is not UTF-8"))?;
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue }; // Media and databases are not text.
+        worded.push((name.to_owned(), words::count(name, &text)));
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("rs") => {
                 let source = Source::new(name, &text);
@@ -67,6 +69,7 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
         }
     }
     rules::check_codec_numbers(codecs, &mut found);
+    words::check(&worded, &mut found);
     found.sort();
     Ok(found)
 }
